@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place where C++ errors become status codes, and where callers' options are read.
+#pragma once
+
+#include "core/error.hpp"
+
+#include <dslide/base.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string_view>
+
+namespace dslide::capi {
+
+/// Keeps the text for dslide_last_error() and returns the status; never allocates.
+dslide_status record(dslide_status status, const char *text) noexcept;
+
+struct Boundary {};
+template <class Body>
+dslide_status operator+(Boundary, Body &&body) noexcept {
+    try {
+        body();
+        return DSLIDE_OK;
+    } catch (const Error &e) {
+        return record(e.status(), e.what());
+    } catch (const std::bad_alloc &) {
+        return record(DSLIDE_E_MEMORY, "out of memory");
+    } catch (const std::exception &e) {
+        return record(DSLIDE_E_INTERNAL, e.what());
+    } catch (...) {
+        return record(DSLIDE_E_INTERNAL, "unknown exception");
+    }
+}
+#define DSLIDE_BOUNDARY ::dslide::capi::Boundary{} + [&]
+
+/// The object behind a pointer parameter, or E_ARGUMENT with the parameter's name.
+template <class T>
+T *need(T *pointer, const char *name) {
+    if (!pointer) fail(DSLIDE_E_ARGUMENT, name, " is NULL");
+    return pointer;
+}
+
+/// A caller's options struct as this library's: shorter ones are filled up with 0 (the default of every field), longer
+/// ones must be 0 in the part this library does not know. NULL gives `defaults`.
+template <class T>
+T read_options(const T *given, const T &defaults, const char *name) {
+    if (!given) return defaults;
+    const std::size_t size = given->struct_size;
+    if (size < sizeof given->struct_size) fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, "; call its _init first");
+    T options{};
+    std::memcpy(&options, given, size < sizeof(T) ? size : sizeof(T));
+    const char *bytes = reinterpret_cast<const char *>(given);
+    for (std::size_t i = sizeof(T); i < size; ++i)
+        if (bytes[i] != 0) fail(DSLIDE_E_UNSUPPORTED, name, " has a field that this library does not know (byte ", i, ")");
+    options.struct_size = sizeof(T);
+    return options;
+}
+
+/// The result for the caller: as much of it as the caller's struct has room for, its struct_size kept.
+template <class T>
+void write_result(const T &result, T *out, const char *name) {
+    const auto size = need(out, name)->struct_size;
+    if (size < sizeof out->struct_size) fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, ", expected sizeof(*", name, ")");
+    std::memcpy(out, &result, size < sizeof(T) ? size : sizeof(T));
+    out->struct_size = size;
+}
+
+/// Text to a caller's buffer, by the rules of base.h.
+void write_text(std::string_view text, char *buf, std::size_t cap, std::size_t *out_len);
+
+} // namespace dslide::capi

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint directory: safetensors shards addressed by global row range, and a manifest written last.
+// docs/checkpoint.md is the description for readers in other languages.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dslide {
+
+enum class DType { f32, i64, i32, u8 };
+std::size_t size_of(DType type);
+
+/// Rows [row_begin, row_end) of a rows x cols tensor; this process's part of it.
+struct TensorPart {
+    std::string name;
+    DType type = DType::f32;
+    std::int64_t rows = 0, cols = 0;
+    std::int64_t row_begin = 0, row_end = 0;
+    const void *data = nullptr;          ///< the first row
+    std::int64_t row_stride = 0;         ///< elements from one row to the next, >= cols
+};
+
+struct CheckpointContent {
+    std::string meta;                          ///< a JSON object: the trainer's and model's settings and counters
+    std::vector<TensorPart> tensors;
+    std::map<std::string, std::string> files;  ///< whole files beside the shards, as label names
+};
+
+/// Writes into a new directory beside `dir`, syncs, and renames it to `dir`; an existing checkpoint there is removed only
+/// afterwards. Throws Error and leaves `dir` as it was. Refuses (DSLIDE_E_IO) a `dir` that exists and is no checkpoint.
+void write_checkpoint(const std::string &dir, const CheckpointContent &content);
+
+struct TensorShape {
+    DType type = DType::f32;
+    std::int64_t rows = 0, cols = 0;
+};
+
+/// Trusts no number in the files: sizes are checked against the files' sizes before anything is allocated, and checksums
+/// before any byte is handed out. Throws Error(DSLIDE_E_FORMAT, _IO, _UNSUPPORTED).
+class CheckpointReader {
+public:
+    /// `dir` itself, or what `best` (or `latest`, if prefer_latest, or the other where one is missing) under it names.
+    explicit CheckpointReader(const std::string &dir, bool prefer_latest = false);
+    ~CheckpointReader();
+    CheckpointReader(CheckpointReader &&) noexcept;
+
+    const std::string &dir() const;
+    std::int32_t format_version() const;
+    const std::string &meta() const;
+    std::vector<std::string> tensor_names() const;
+    bool has(const std::string &name) const;
+    TensorShape shape(const std::string &name) const;
+    /// Reads rows [begin, end) to `out`, whose rows are `row_stride` elements apart.
+    void read_rows(const std::string &name, std::int64_t begin, std::int64_t end, void *out, std::int64_t row_stride) const;
+    std::vector<std::string> file_names() const;
+    std::string read_file(const std::string &name) const;
+    std::int64_t total_bytes() const;
+    std::int32_t shard_count() const;
+    /// Reads and checks every byte.
+    void verify() const;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+/// The checkpoints of a run under one directory: `epoch-000001`, `step-000000500`, links `latest` and `best`. Keeps the best,
+/// the latest and the one before it; removes the others, and leftovers of interrupted saves.
+class CheckpointStore {
+public:
+    explicit CheckpointStore(std::string root);
+    /// Creates the directory if need be and proves that it can be written; throws Error(DSLIDE_E_IO) before long work.
+    void prepare();
+    void save(const std::string &name, const CheckpointContent &content, bool is_best);
+
+private:
+    std::string root_;
+};
+
+} // namespace dslide
