@@ -3,16 +3,10 @@
 #include "core/error.hpp"
 #include "core/memory.hpp"
 #include "core/random.hpp"
+#include "cmocka.hpp"
 
-#include <numeric>
+#include <string>
 #include <vector>
-
-extern "C" {
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-}
 
 using namespace dslide;
 
