@@ -17,11 +17,11 @@ constexpr std::int64_t padded(std::int64_t width) { return (width + row_lanes - 
 /// One step of an update rule for one row, its coefficients already worked out for this step.
 struct AdamStep {
     float beta1, beta2;
-    float rate;      ///< learning rate / (1 - beta1^t)
-    float root_bc2;  ///< 1 / sqrt(1 - beta2^t): denominator is sqrt(v) * root_bc2 + epsilon
+    float rate;     ///< learning rate / (1 - beta1^t)
+    float root_bc2; ///< 1 / sqrt(1 - beta2^t): denominator is sqrt(v) * root_bc2 + epsilon
     float epsilon;
-    float l2;        ///< added to the gradient as l2 * w
-    float shrink;    ///< decoupled decay: w *= shrink first; 1: none
+    float l2;     ///< added to the gradient as l2 * w
+    float shrink; ///< decoupled decay: w *= shrink first; 1: none
 };
 struct SgdStep {
     float rate, momentum, l2, shrink;
@@ -31,20 +31,20 @@ struct AdagradStep {
 };
 
 struct Kernels {
-    const char *name; ///< "plain", "avx2", "avx512", "avx512bf16", "neon"
+    const char *name; ///< "plain", "sse4", "avx2", "avx512", "avx512bf16", "neon"
 
-    /// z[i] = w . h[sample[i]] + bias
+    /// z[i] = w . h[sample[i]] + bias. The same whatever place the sample has in the list.
     void (*score_row)(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n,
                       const std::int32_t *sample, std::int64_t count, float *z);
     /// As score_row, with w and h in bfloat16 (h rows at `stride` bfloat16); sums in fp32.
-    void (*score_row_bf16)(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride, std::int64_t n,
-                           const std::int32_t *sample, std::int64_t count, float *z);
+    void (*score_row_bf16)(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
+                           std::int64_t n, const std::int32_t *sample, std::int64_t count, float *z);
     /// grad = sum_i g[i] h[sample[i]]; dh[sample[i]] += g[i] w. Entries with g[i] == 0 are skipped. Overwrites grad.
     void (*backprop_row)(const float *w, const float *h, float *dh, std::int64_t stride, std::int64_t n,
                          const std::int32_t *sample, const float *g, std::int64_t count, float *grad);
     /// out = sum_i val[i] rows[index[i]]  (val null: 1). Overwrites out.
-    void (*gather_sum)(const float *rows, std::int64_t stride, std::int64_t n, const std::int32_t *index, const float *val,
-                       std::int64_t count, float *out);
+    void (*gather_sum)(const float *rows, std::int64_t stride, std::int64_t n, const std::int32_t *index,
+                       const float *val, std::int64_t count, float *out);
 
     void (*adam_row)(float *w, float *m, float *v, const float *grad, std::int64_t n, const AdamStep &step);
     void (*sgd_row)(float *w, float *momentum, const float *grad, std::int64_t n, const SgdStep &step);
@@ -63,10 +63,10 @@ struct Kernels {
     /// z = exp(z - shift); returns the sum. Relative error below 4e-7; exp below -87 gives 0.
     float (*exp_sum)(float *z, float shift, std::int64_t count);
     void (*scale)(float *z, float factor, std::int64_t count);
-    /// Indices of z[i] > threshold, ascending; returns how many.
+    /// Indices of z[i] > threshold, ascending; returns how many. All `count` entries of index may be written.
     std::int64_t (*find_above)(const float *z, std::int64_t count, float threshold, std::int32_t *index);
 
-    /// Rounds to nearest even.
+    /// Rounds to nearest even; a NaN stays one.
     void (*to_bf16)(const float *x, std::uint16_t *y, std::int64_t n);
     /// In-place Walsh-Hadamard transform, unnormalised; size a power of two >= 16.
     void (*hadamard)(float *x, std::int64_t size);

@@ -21,8 +21,8 @@ void axpy(float a, const float *x, float *y, std::int64_t n) {
     for (std::int64_t j = 0; j < n; ++j) y[j] += a * x[j];
 }
 
-void score_row(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n, const std::int32_t *sample,
-               std::int64_t count, float *z) {
+void score_row(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n,
+               const std::int32_t *sample, std::int64_t count, float *z) {
     for (std::int64_t i = 0; i < count; ++i) z[i] = dot(w, h + sample[i] * stride, n) + bias;
 }
 
@@ -115,7 +115,8 @@ std::int64_t find_above(const float *z, std::int64_t count, float threshold, std
 void to_bf16(const float *x, std::uint16_t *y, std::int64_t n) {
     for (std::int64_t j = 0; j < n; ++j) {
         const auto bits = std::bit_cast<std::uint32_t>(x[j]);
-        y[j] = static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        const bool is_nan = (bits & 0x7fffffff) > 0x7f800000; // rounding could carry a NaN over to -0
+        y[j] = static_cast<std::uint16_t>((is_nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
 }
 
@@ -139,8 +140,9 @@ void sign_bits(const float *x, std::int64_t count, std::uint16_t *bits) {
 
 } // namespace
 
-const Kernels plain_kernels = {"plain",    score_row,   score_row_bf16, backprop_row, gather_sum, adam_row,  sgd_row,
-                               adagrad_row, axpy,       dot,            bias_relu,    relu_mask,  max,       exp_sum,
-                               scale,       find_above, to_bf16,        hadamard,     sign_bits};
+const Kernels plain_kernels = {"plain",  score_row,   score_row_bf16, backprop_row, gather_sum, adam_row,
+                               sgd_row,  adagrad_row, axpy,           dot,          bias_relu,  relu_mask,
+                               max,      exp_sum,     scale,          find_above,   to_bf16,    hadamard,
+                               sign_bits};
 
 } // namespace dslide::simd
