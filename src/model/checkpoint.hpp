@@ -3,10 +3,11 @@
 // docs/checkpoint.md is the description for readers in other languages.
 #pragma once
 
+#include "model/file_calls.hpp"
+
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,46 +18,94 @@ std::size_t size_of(DType type);
 
 /// Rows [row_begin, row_end) of a rows x cols tensor; this process's part of it.
 struct TensorPart {
-    std::string name;
+    std::string name; ///< 1 .. 128 of A-Z a-z 0-9 . _ -, not a dot first
     DType type = DType::f32;
     std::int64_t rows = 0, cols = 0;
     std::int64_t row_begin = 0, row_end = 0;
-    const void *data = nullptr;          ///< the first row
-    std::int64_t row_stride = 0;         ///< elements from one row to the next, >= cols
+    const void *data = nullptr;  ///< the first row
+    std::int64_t row_stride = 0; ///< elements from one row to the next, >= cols
 };
 
 struct CheckpointContent {
-    std::string meta;                          ///< a JSON object: the trainer's and model's settings and counters
+    /// A JSON object: the trainer's and model's settings and counters (see Meta in model/meta.hpp). The format gives a
+    /// meaning to "full" (a boolean), "steps" and "samples_seen".
+    std::string meta = "{}";
     std::vector<TensorPart> tensors;
-    std::map<std::string, std::string> files;  ///< whole files beside the shards, as label names
+    std::map<std::string, std::string> files; ///< whole files beside the shards, as label names; named like tensors
 };
 
-/// Writes into a new directory beside `dir`, syncs, and renames it to `dir`; an existing checkpoint there is removed only
-/// afterwards. Throws Error and leaves `dir` as it was. Refuses (DSLIDE_E_IO) a `dir` that exists and is no checkpoint.
-void write_checkpoint(const std::string &dir, const CheckpointContent &content);
+struct SaveOptions {
+    std::int64_t shard_bytes = std::int64_t{1} << 30; ///< a shard holds at most so much data, or one row
+    std::int64_t block_bytes = std::int64_t{1} << 20; ///< one checksum for so many bytes of a file
+    const FileCalls *calls = &system_calls();
+};
+
+/// Writes into a new directory beside `dir`, syncs, and renames it to `dir`; an existing checkpoint there is removed
+/// only afterwards. Throws Error and leaves `dir` as it was. Refuses (DSLIDE_E_IO) a `dir` that exists and is no
+/// checkpoint.
+void write_checkpoint(const std::string &dir, const CheckpointContent &content, const SaveOptions &options = {});
+
+/// A file of a checkpoint as its manifest lists it.
+struct FileRecord {
+    std::string name;
+    std::int64_t size = 0;
+    std::vector<std::uint64_t> blocks; ///< XXH3-64 of each block_bytes
+};
+
+/// A shard that was written: the file, and what is in it (`data` is not kept).
+struct ShardRecord {
+    FileRecord file;
+    std::vector<TensorPart> parts;
+};
+
+/// The steps of write_checkpoint(), for a checkpoint that several processes write: one makes the pending directory,
+/// each writes shards into it, the first gathers their records and publishes.
+class PendingCheckpoint {
+public:
+    explicit PendingCheckpoint(const std::string &dir, const SaveOptions &options = {});
+    /// Removes the directory if it was not published.
+    ~PendingCheckpoint();
+    PendingCheckpoint(const PendingCheckpoint &) = delete;
+    PendingCheckpoint &operator=(const PendingCheckpoint &) = delete;
+
+    std::string path() const;
+    /// Writes the files and the manifest, syncs, renames. `content.tensors` is not looked at.
+    void publish(const CheckpointContent &content, const std::vector<ShardRecord> &shards);
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+/// Writes and syncs the shards of one writer; writers of one checkpoint have different numbers.
+std::vector<ShardRecord> write_shards(const std::string &pending, int writer, const std::vector<TensorPart> &parts,
+                                      const SaveOptions &options = {});
 
 struct TensorShape {
     DType type = DType::f32;
     std::int64_t rows = 0, cols = 0;
 };
 
-/// Trusts no number in the files: sizes are checked against the files' sizes before anything is allocated, and checksums
-/// before any byte is handed out. Throws Error(DSLIDE_E_FORMAT, _IO, _UNSUPPORTED).
+/// Trusts no number in the files: sizes are checked against the files' sizes before anything is allocated, and
+/// checksums before any byte is handed out. Throws Error(DSLIDE_E_FORMAT, _IO, _UNSUPPORTED). Const functions: any
+/// thread.
 class CheckpointReader {
 public:
     /// `dir` itself, or what `best` (or `latest`, if prefer_latest, or the other where one is missing) under it names.
-    explicit CheckpointReader(const std::string &dir, bool prefer_latest = false);
+    explicit CheckpointReader(const std::string &dir, bool prefer_latest = false,
+                              const FileCalls &calls = system_calls());
     ~CheckpointReader();
     CheckpointReader(CheckpointReader &&) noexcept;
 
     const std::string &dir() const;
-    std::int32_t format_version() const;
-    const std::string &meta() const;
+    std::int32_t format_version() const; ///< the major one
+    const std::string &meta() const;     ///< keys in alphabetical order
     std::vector<std::string> tensor_names() const;
     bool has(const std::string &name) const;
     TensorShape shape(const std::string &name) const;
     /// Reads rows [begin, end) to `out`, whose rows are `row_stride` elements apart.
-    void read_rows(const std::string &name, std::int64_t begin, std::int64_t end, void *out, std::int64_t row_stride) const;
+    void read_rows(const std::string &name, std::int64_t begin, std::int64_t end, void *out,
+                   std::int64_t row_stride) const;
     std::vector<std::string> file_names() const;
     std::string read_file(const std::string &name) const;
     std::int64_t total_bytes() const;
@@ -69,17 +118,19 @@ private:
     std::unique_ptr<State> state_;
 };
 
-/// The checkpoints of a run under one directory: `epoch-000001`, `step-000000500`, links `latest` and `best`. Keeps the best,
-/// the latest and the one before it; removes the others, and leftovers of interrupted saves.
+/// The checkpoints of a run under one directory: `epoch-000001`, `step-000000500`, links `latest` and `best`. Keeps the
+/// best, the latest and the one before it; removes the others of such names, and leftovers of interrupted saves.
 class CheckpointStore {
 public:
-    explicit CheckpointStore(std::string root);
+    explicit CheckpointStore(std::string root, SaveOptions options = {});
     /// Creates the directory if need be and proves that it can be written; throws Error(DSLIDE_E_IO) before long work.
     void prepare();
+    /// `name`: "epoch-" or "step-" and digits.
     void save(const std::string &name, const CheckpointContent &content, bool is_best);
 
 private:
     std::string root_;
+    SaveOptions options_;
 };
 
 } // namespace dslide
