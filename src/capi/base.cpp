@@ -21,7 +21,8 @@ void write_text(std::string_view text, char *buf, std::size_t cap, std::size_t *
     if (out_len) *out_len = text.size();
     if (cap == 0) return;
     need(buf, "buf");
-    if (text.size() + 1 > cap) fail(DSLIDE_E_ARGUMENT, "text of ", text.size() + 1, " bytes does not fit into cap ", cap);
+    if (text.size() + 1 > cap)
+        fail(DSLIDE_E_ARGUMENT, "text of ", text.size() + 1, " bytes does not fit into cap ", cap);
     std::memcpy(buf, text.data(), text.size());
     buf[text.size()] = '\0';
 }
@@ -34,19 +35,32 @@ const char *dslide_last_error(void) noexcept { return capi::last_error; }
 
 const char *dslide_status_name(dslide_status status) noexcept {
     switch (status) {
-    case DSLIDE_OK: return "ok";
-    case DSLIDE_E_ARGUMENT: return "argument";
-    case DSLIDE_E_MEMORY: return "memory";
-    case DSLIDE_E_IO: return "io";
-    case DSLIDE_E_FORMAT: return "format";
-    case DSLIDE_E_STATE: return "state";
-    case DSLIDE_E_MPI: return "mpi";
-    case DSLIDE_E_PEER: return "peer";
-    case DSLIDE_E_STOPPED: return "stopped";
-    case DSLIDE_E_UNSUPPORTED: return "unsupported";
-    case DSLIDE_E_DIVERGED: return "diverged";
-    case DSLIDE_E_INTERNAL: return "internal";
-    default: return "unknown";
+    case DSLIDE_OK:
+        return "ok";
+    case DSLIDE_E_ARGUMENT:
+        return "argument";
+    case DSLIDE_E_MEMORY:
+        return "memory";
+    case DSLIDE_E_IO:
+        return "io";
+    case DSLIDE_E_FORMAT:
+        return "format";
+    case DSLIDE_E_STATE:
+        return "state";
+    case DSLIDE_E_MPI:
+        return "mpi";
+    case DSLIDE_E_PEER:
+        return "peer";
+    case DSLIDE_E_STOPPED:
+        return "stopped";
+    case DSLIDE_E_UNSUPPORTED:
+        return "unsupported";
+    case DSLIDE_E_DIVERGED:
+        return "diverged";
+    case DSLIDE_E_INTERNAL:
+        return "internal";
+    default:
+        return "unknown";
     }
 }
 
@@ -54,7 +68,8 @@ const char *dslide_status_name(dslide_status status) noexcept {
 #define DSLIDE_TEXT(x) DSLIDE_TEXT_OF(x)
 
 const char *dslide_version(void) noexcept {
-    return DSLIDE_TEXT(DSLIDE_VERSION_MAJOR) "." DSLIDE_TEXT(DSLIDE_VERSION_MINOR) "." DSLIDE_TEXT(DSLIDE_VERSION_PATCH);
+    return DSLIDE_TEXT(DSLIDE_VERSION_MAJOR) "." DSLIDE_TEXT(DSLIDE_VERSION_MINOR) "." DSLIDE_TEXT(
+        DSLIDE_VERSION_PATCH);
 }
 
 int32_t dslide_abi_version(void) noexcept { return DSLIDE_ABI_VERSION; }
@@ -62,8 +77,8 @@ int32_t dslide_abi_version(void) noexcept { return DSLIDE_ABI_VERSION; }
 dslide_status dslide_build_info(char *buf, size_t cap, size_t *out_len) noexcept {
     return DSLIDE_BOUNDARY {
         std::ostringstream text;
-        text << "version: " << dslide_version() << "\ncompiler: " DSLIDE_COMPILER "\nonetbb: " << TBB_VERSION_MAJOR << '.'
-             << TBB_VERSION_MINOR << "\nonednn: " << DNNL_VERSION_MAJOR << '.' << DNNL_VERSION_MINOR
+        text << "version: " << dslide_version() << "\ncompiler: " DSLIDE_COMPILER "\nonetbb: " << TBB_VERSION_MAJOR
+             << '.' << TBB_VERSION_MINOR << "\nonednn: " << DNNL_VERSION_MAJOR << '.' << DNNL_VERSION_MINOR
              << "\ncompression: gzip xz zstd\n";
         capi::write_text(text.str(), buf, cap, out_len);
     };
@@ -81,7 +96,8 @@ dslide_status dslide_cpu_info(char *buf, size_t cap, size_t *out_len) noexcept {
 
 dslide_status dslide_set_log(dslide_log_fn sink, void *user_data, int32_t level) noexcept {
     return DSLIDE_BOUNDARY {
-        if (level != DSLIDE_LOG_WARNING && level != DSLIDE_LOG_INFO) fail(DSLIDE_E_ARGUMENT, "level ", level, " is not a log level");
+        if (level != DSLIDE_LOG_WARNING && level != DSLIDE_LOG_INFO)
+            fail(DSLIDE_E_ARGUMENT, "level ", level, " is not a log level");
         log_sink() = {sink, user_data, level};
     };
 }

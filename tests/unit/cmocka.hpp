@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <csetjmp>
 #include <cstdarg>
 #include <cstddef>
-#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cmocka.hpp"
 #include "core/arena.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
 #include "core/random.hpp"
-#include "cmocka.hpp"
 
 #include <string>
 #include <vector>
