@@ -15,7 +15,7 @@ extern "C" {
 /** How this process takes part. */
 typedef struct dslide_cluster_options {
     uint32_t struct_size; /**< set by dslide_cluster_options_init() */
-    int32_t threads;      /**< threads that compute, the calling one included; 0: what affinity and cgroup quota allow */
+    int32_t threads; /**< threads that compute, the calling one included; 0: what affinity and cgroup quota allow */
 } dslide_cluster_options;
 
 /** Fill in the defaults. Local; any thread.

@@ -35,38 +35,38 @@ enum {
 
 /** How a data set is read. */
 typedef struct dslide_dataset_options {
-    uint32_t struct_size;  /**< set by dslide_dataset_options_init() */
-    int32_t format;        /**< DSLIDE_FORMAT_*; 0: XMC */
-    int32_t index_base;    /**< what the first feature is called in the file: 0 or 1; labels are 0-based */
-    int32_t mode;          /**< DSLIDE_DATASET_*; 0: resident */
-    int64_t n_features;    /**< width of the rows; 0: from the header, or the highest index seen + 1 */
-    int64_t n_labels;      /**< number of classes; 0: from the header, or the highest label seen + 1 */
-    int32_t wide;          /**< DSLIDE_WIDE_*; 0: refuse */
-    int32_t shuffle;       /**< 1: another order each epoch, by seed; 0: file order */
-    uint64_t seed;         /**< of the order; 0: the library's fixed seed */
-    int64_t shuffle_rows;  /**< streaming: rows shuffled together; 0: 65,536 */
-    int32_t normalize;     /**< 1: scale each row's features to Euclidean length 1 */
-    int32_t label_base;    /**< what the first label is called in the file: 0 or 1 */
+    uint32_t struct_size; /**< set by dslide_dataset_options_init() */
+    int32_t format;       /**< DSLIDE_FORMAT_*; 0: XMC */
+    int32_t index_base;   /**< what the first feature is called in the file: 0 or 1; labels are 0-based */
+    int32_t mode;         /**< DSLIDE_DATASET_*; 0: resident */
+    int64_t n_features;   /**< width of the rows; 0: from the header, or the highest index seen + 1 */
+    int64_t n_labels;     /**< number of classes; 0: from the header, or the highest label seen + 1 */
+    int32_t wide;         /**< DSLIDE_WIDE_*; 0: refuse */
+    int32_t shuffle;      /**< 1: another order each epoch, by seed; 0: file order */
+    uint64_t seed;        /**< of the order; 0: the library's fixed seed */
+    int64_t shuffle_rows; /**< streaming: rows shuffled together; 0: 65,536 */
+    int32_t normalize;    /**< 1: scale each row's features to Euclidean length 1 */
+    int32_t label_base;   /**< what the first label is called in the file: 0 or 1 */
 } dslide_dataset_options;
 
 /** What a data set holds. */
 typedef struct dslide_dataset_info {
-    uint32_t struct_size;        /**< set by the caller: sizeof(dslide_dataset_info) */
-    int32_t format;              /**< DSLIDE_FORMAT_* */
-    int64_t n_rows;              /**< rows; -1: a stream not yet read to its end */
-    int64_t n_features;          /**< width of the rows */
-    int64_t n_labels;            /**< number of classes */
-    int64_t n_feature_values;    /**< stored feature values; -1 as n_rows */
-    int64_t n_label_values;      /**< stored labels; -1 as n_rows */
-    int64_t rows_without_label;  /**< read so far; legal and kept */
+    uint32_t struct_size;         /**< set by the caller: sizeof(dslide_dataset_info) */
+    int32_t format;               /**< DSLIDE_FORMAT_* */
+    int64_t n_rows;               /**< rows; -1: a stream not yet read to its end */
+    int64_t n_features;           /**< width of the rows */
+    int64_t n_labels;             /**< number of classes */
+    int64_t n_feature_values;     /**< stored feature values; -1 as n_rows */
+    int64_t n_label_values;       /**< stored labels; -1 as n_rows */
+    int64_t rows_without_label;   /**< read so far; legal and kept */
     int64_t rows_without_feature; /**< read so far; legal and kept */
-    int64_t blank_lines;         /**< skipped by rule so far */
-    int64_t comment_lines;       /**< skipped by rule so far */
-    int64_t dropped_features;    /**< with DSLIDE_WIDE_DROP, so far */
-    int64_t dropped_labels;      /**< with DSLIDE_WIDE_DROP, so far */
-    int64_t zero_features;       /**< explicit zeros, skipped by rule so far */
-    int64_t resident_bytes;      /**< memory the rows take now */
-    double read_seconds;         /**< time spent reading and parsing so far */
+    int64_t blank_lines;          /**< skipped by rule so far */
+    int64_t comment_lines;        /**< skipped by rule so far */
+    int64_t dropped_features;     /**< with DSLIDE_WIDE_DROP, so far */
+    int64_t dropped_labels;       /**< with DSLIDE_WIDE_DROP, so far */
+    int64_t zero_features;        /**< explicit zeros, skipped by rule so far */
+    int64_t resident_bytes;       /**< memory the rows take now */
+    double read_seconds;          /**< time spent reading and parsing so far */
 } dslide_dataset_info;
 
 /** A few rows of a data set; the views belong to the data set. */
@@ -132,7 +132,8 @@ DSLIDE_API dslide_status dslide_dataset_open_memory(dslide_cluster *cluster, con
  * @param weights   one weight a row, >= 0; NULL: all 1
  * @param options   shuffle, seed and normalize are used; NULL: the defaults
  * @param out       the new handle; free it with dslide_dataset_free()
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree, a column is out of range or stands twice, a value is not finite
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree, a column is out of range or stands twice, a value is not
+ * finite
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_dataset_from_views(dslide_cluster *cluster, const dslide_csr_view *features,
                                                    const dslide_csr_view *labels, const float *weights,

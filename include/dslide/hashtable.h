@@ -33,20 +33,20 @@ typedef struct dslide_hashtable_options {
 
 /** How full the tables are. */
 typedef struct dslide_hashtable_stats {
-    uint32_t struct_size;    /**< set by the caller: sizeof(dslide_hashtable_stats) */
-    int32_t tables;          /**< L */
-    int32_t bits;            /**< of a bucket number */
-    int32_t reserved;        /**< 0 */
-    int64_t vectors;         /**< held */
-    int64_t built;           /**< of them in the tables */
-    int64_t buckets;         /**< in all tables */
-    int64_t buckets_used;    /**< with at least one vector */
-    int64_t largest_bucket;  /**< vectors in it */
-    double mean_load;        /**< vectors a used bucket */
-    double expected_bucket;  /**< mean size of the bucket that a stored vector falls into */
-    int64_t table_bytes;     /**< memory of the tables */
-    int64_t vector_bytes;    /**< memory of the vectors */
-    double build_seconds;    /**< of the last rebuild */
+    uint32_t struct_size;   /**< set by the caller: sizeof(dslide_hashtable_stats) */
+    int32_t tables;         /**< L */
+    int32_t bits;           /**< of a bucket number */
+    int32_t reserved;       /**< 0 */
+    int64_t vectors;        /**< held */
+    int64_t built;          /**< of them in the tables */
+    int64_t buckets;        /**< in all tables */
+    int64_t buckets_used;   /**< with at least one vector */
+    int64_t largest_bucket; /**< vectors in it */
+    double mean_load;       /**< vectors a used bucket */
+    double expected_bucket; /**< mean size of the bucket that a stored vector falls into */
+    int64_t table_bytes;    /**< memory of the tables */
+    int64_t vector_bytes;   /**< memory of the vectors */
+    double build_seconds;   /**< of the last rebuild */
 } dslide_hashtable_stats;
 
 /** Fill in the defaults. Local; any thread.
@@ -79,7 +79,8 @@ DSLIDE_API dslide_status dslide_hashtable_insert(dslide_hashtable *table, const 
  * @param vector  dim values, finite; copied
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
-DSLIDE_API dslide_status dslide_hashtable_update(dslide_hashtable *table, int64_t id, const float *vector) DSLIDE_NOEXCEPT;
+DSLIDE_API dslide_status dslide_hashtable_update(dslide_hashtable *table, int64_t id,
+                                                 const float *vector) DSLIDE_NOEXCEPT;
 
 /** Hash all vectors again and fill the tables. Local.
  * @param table  handle

@@ -29,32 +29,32 @@ extern "C" {
 
 /** Shape and start of a model. */
 typedef struct dslide_model_options {
-    uint32_t struct_size;               /**< set by dslide_model_options_init() */
-    int32_t n_hidden;                   /**< hidden layers, 1 .. DSLIDE_MAX_HIDDEN; 0: one of width 128 */
-    int64_t n_inputs;                   /**< features, 1 .. 2^31 - 1 */
-    int64_t n_outputs;                  /**< classes, 1 .. 2^31 - 1 */
-    int32_t hidden[DSLIDE_MAX_HIDDEN];  /**< widths, 1 .. 65,536 */
-    uint64_t seed;                      /**< of the start weights; 0: the library's fixed seed */
-    float input_scale;                  /**< standard deviation of input.weight; 0: hidden[0]^-1/2 */
-    float output_scale;                 /**< standard deviation of output.weight; 0: 0.01 */
-    int32_t index_base;                 /**< of the text files it is trained on, kept with the model: 0 or 1 */
-    int32_t reserved;                   /**< 0 */
+    uint32_t struct_size;              /**< set by dslide_model_options_init() */
+    int32_t n_hidden;                  /**< hidden layers, 1 .. DSLIDE_MAX_HIDDEN; 0: one of width 128 */
+    int64_t n_inputs;                  /**< features, 1 .. 2^31 - 1 */
+    int64_t n_outputs;                 /**< classes, 1 .. 2^31 - 1 */
+    int32_t hidden[DSLIDE_MAX_HIDDEN]; /**< widths, 1 .. 65,536 */
+    uint64_t seed;                     /**< of the start weights; 0: the library's fixed seed */
+    float input_scale;                 /**< standard deviation of input.weight; 0: hidden[0]^-1/2 */
+    float output_scale;                /**< standard deviation of output.weight; 0: 0.01 */
+    int32_t index_base;                /**< of the text files it is trained on, kept with the model: 0 or 1 */
+    int32_t reserved;                  /**< 0 */
 } dslide_model_options;
 
 /** What a model is. */
 typedef struct dslide_model_info {
-    uint32_t struct_size;               /**< set by the caller: sizeof(dslide_model_info) */
-    int32_t n_hidden;                   /**< hidden layers */
-    int64_t n_inputs;                   /**< features */
-    int64_t n_outputs;                  /**< classes */
-    int32_t hidden[DSLIDE_MAX_HIDDEN];  /**< widths */
-    int64_t n_parameters;               /**< weights and biases */
-    int64_t n_feature_names;            /**< n_inputs, or 0: none known */
-    int64_t n_label_names;              /**< n_outputs, or 0: none known */
-    int64_t samples_seen;               /**< training samples since the start */
-    int64_t resident_bytes;             /**< memory the weights take in this process */
-    int32_t index_base;                 /**< of the text files it was trained on */
-    int32_t reserved;                   /**< 0 */
+    uint32_t struct_size;              /**< set by the caller: sizeof(dslide_model_info) */
+    int32_t n_hidden;                  /**< hidden layers */
+    int64_t n_inputs;                  /**< features */
+    int64_t n_outputs;                 /**< classes */
+    int32_t hidden[DSLIDE_MAX_HIDDEN]; /**< widths */
+    int64_t n_parameters;              /**< weights and biases */
+    int64_t n_feature_names;           /**< n_inputs, or 0: none known */
+    int64_t n_label_names;             /**< n_outputs, or 0: none known */
+    int64_t samples_seen;              /**< training samples since the start */
+    int64_t resident_bytes;            /**< memory the weights take in this process */
+    int32_t index_base;                /**< of the text files it was trained on */
+    int32_t reserved;                  /**< 0 */
 } dslide_model_info;
 
 /** Kinds of name. */
@@ -133,7 +133,8 @@ DSLIDE_API dslide_status dslide_model_set_names(dslide_model *model, int32_t kin
  * @param buf      where the text goes; may be NULL if cap is 0
  * @param cap      bytes at buf
  * @param out_len  length of the text; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: id out of range, or the text needs more than cap bytes; DSLIDE_E_STATE: no names
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: id out of range, or the text needs more than cap bytes; DSLIDE_E_STATE: no
+ * names
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_name(const dslide_model *model, int32_t kind, int64_t id, char *buf, size_t cap,
                                            size_t *out_len) DSLIDE_NOEXCEPT;
@@ -218,18 +219,18 @@ typedef struct dslide_eval_options {
 
 /** Result of an evaluation; means over rows. Formulas in docs/metrics.md. */
 typedef struct dslide_metrics {
-    uint32_t struct_size;                   /**< set by the caller: sizeof(dslide_metrics) */
-    int32_t n_cutoffs;                      /**< entries used below, in the order asked for */
-    int32_t k[DSLIDE_MAX_CUTOFFS];          /**< the cut-offs */
-    double precision[DSLIDE_MAX_CUTOFFS];   /**< P@k, 0 .. 1 */
-    double recall[DSLIDE_MAX_CUTOFFS];      /**< R@k */
-    double ndcg[DSLIDE_MAX_CUTOFFS];        /**< nDCG@k */
-    double psp[DSLIDE_MAX_CUTOFFS];         /**< PSP@k; 0 if label frequencies are unknown */
-    double coverage[DSLIDE_MAX_CUTOFFS];    /**< share of the classes present in the rows found at least once in a top k */
-    int64_t rows;                           /**< rows judged */
-    int64_t rows_without_label;             /**< of the rows read */
-    int64_t labels_out_of_range;            /**< labels >= n_outputs: counted as misses */
-    double seconds;                         /**< wall time */
+    uint32_t struct_size;                 /**< set by the caller: sizeof(dslide_metrics) */
+    int32_t n_cutoffs;                    /**< entries used below, in the order asked for */
+    int32_t k[DSLIDE_MAX_CUTOFFS];        /**< the cut-offs */
+    double precision[DSLIDE_MAX_CUTOFFS]; /**< P@k, 0 .. 1 */
+    double recall[DSLIDE_MAX_CUTOFFS];    /**< R@k */
+    double ndcg[DSLIDE_MAX_CUTOFFS];      /**< nDCG@k */
+    double psp[DSLIDE_MAX_CUTOFFS];       /**< PSP@k; 0 if label frequencies are unknown */
+    double coverage[DSLIDE_MAX_CUTOFFS]; /**< share of the classes present in the rows found at least once in a top k */
+    int64_t rows;                        /**< rows judged */
+    int64_t rows_without_label;          /**< of the rows read */
+    int64_t labels_out_of_range;         /**< labels >= n_outputs: counted as misses */
+    double seconds;                      /**< wall time */
 } dslide_metrics;
 
 /** Fill in the defaults. Local; any thread.

@@ -21,8 +21,9 @@ extern "C" {
 
 /** Update rules. */
 enum {
-    DSLIDE_ADAM = 0,   /**< Kingma and Ba, arXiv 1412.6980; lazy: only touched rows move, bias correction by global step */
-    DSLIDE_SGD = 1,    /**< with momentum, lazy */
+    DSLIDE_ADAM =
+        0,          /**< Kingma and Ba, arXiv 1412.6980; lazy: only touched rows move, bias correction by global step */
+    DSLIDE_SGD = 1, /**< with momentum, lazy */
     DSLIDE_ADAGRAD = 2 /**< Duchi et al., JMLR 2011 */
 };
 
@@ -65,81 +66,82 @@ enum {
 
 /** How a model is trained. */
 typedef struct dslide_trainer_options {
-    uint32_t struct_size;      /**< set by dslide_trainer_options_init() */
-    uint32_t flags;            /**< DSLIDE_TRAINER_*; 0: none */
-    uint64_t seed;             /**< 0: the library's fixed seed */
-    int32_t optimizer;         /**< DSLIDE_ADAM, ..; 0: Adam */
-    int32_t loss;              /**< DSLIDE_SOFTMAX, ..; 0: softmax */
-    float learning_rate;       /**< > 0; 0: 1e-3 */
-    float beta1;               /**< Adam, in (0, 1); 0: 0.9. A negative value means 0 */
-    float beta2;               /**< Adam, in (0, 1); 0: 0.999 */
-    float epsilon;             /**< Adam, Adagrad; 0: 1e-8 */
-    float momentum;            /**< SGD, in [0, 1) */
-    float weight_decay;        /**< >= 0, of touched rows (biases are not decayed) */
-    int32_t decay_mode;        /**< DSLIDE_DECAY_* */
-    float clip_value;          /**< each gradient element is kept in [-c, c]; 0: off */
-    float clip_row_norm;       /**< each row's gradient is kept within this Euclidean norm; 0: off */
-    int32_t schedule;          /**< DSLIDE_SCHEDULE_* */
-    int64_t warmup_samples;    /**< the rate rises linearly over so many samples; 0: none */
-    int64_t total_samples;     /**< LINEAR, COSINE: where the fall ends; must be set for them (run sets it if 0) */
-    int64_t step_samples;      /**< STEP: must be set for it */
-    float step_factor;         /**< STEP, in (0, 1]; 0: 0.5 */
-    float final_rate;          /**< LINEAR, COSINE: share of learning_rate at the end, in [0, 1] */
-    int32_t select;            /**< DSLIDE_SELECT_* */
-    float active_share;        /**< target share of rows a sample, in (0, 1]; 0: chosen from the shape */
-    int32_t tables;            /**< L, 1 .. 1,024; 0: chosen from the shape */
-    int32_t bits;              /**< of a bucket number, 1 .. 24; 0: chosen from the shape */
-    int32_t shared_negatives;  /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: chosen */
-    int32_t random_fill;       /**< uniform rows a sample; 0: none */
-    float candidate_factor;    /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
-    int64_t rebuild_first;     /**< steps before the first rebuild of the tables; 0: 50 */
-    float rebuild_growth;      /**< each gap is so many times the last, >= 1; 0: 1.1 */
-    int64_t rebuild_max;       /**< longest gap in steps; 0: 1,000 */
-    float frequency_power;     /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
-    int32_t reserved;          /**< 0 */
+    uint32_t struct_size;   /**< set by dslide_trainer_options_init() */
+    uint32_t flags;         /**< DSLIDE_TRAINER_*; 0: none */
+    uint64_t seed;          /**< 0: the library's fixed seed */
+    int32_t optimizer;      /**< DSLIDE_ADAM, ..; 0: Adam */
+    int32_t loss;           /**< DSLIDE_SOFTMAX, ..; 0: softmax */
+    float learning_rate;    /**< > 0; 0: 1e-3 */
+    float beta1;            /**< Adam, in (0, 1); 0: 0.9. A negative value means 0 */
+    float beta2;            /**< Adam, in (0, 1); 0: 0.999 */
+    float epsilon;          /**< Adam, Adagrad; 0: 1e-8 */
+    float momentum;         /**< SGD, in [0, 1) */
+    float weight_decay;     /**< >= 0, of touched rows (biases are not decayed) */
+    int32_t decay_mode;     /**< DSLIDE_DECAY_* */
+    float clip_value;       /**< each gradient element is kept in [-c, c]; 0: off */
+    float clip_row_norm;    /**< each row's gradient is kept within this Euclidean norm; 0: off */
+    int32_t schedule;       /**< DSLIDE_SCHEDULE_* */
+    int64_t warmup_samples; /**< the rate rises linearly over so many samples; 0: none */
+    int64_t total_samples;  /**< LINEAR, COSINE: where the fall ends; must be set for them (run sets it if 0) */
+    int64_t step_samples;   /**< STEP: must be set for it */
+    float step_factor;      /**< STEP, in (0, 1]; 0: 0.5 */
+    float final_rate;       /**< LINEAR, COSINE: share of learning_rate at the end, in [0, 1] */
+    int32_t select;         /**< DSLIDE_SELECT_* */
+    float active_share;     /**< target share of rows a sample, in (0, 1]; 0: chosen from the shape */
+    int32_t tables;         /**< L, 1 .. 1,024; 0: chosen from the shape */
+    int32_t bits;           /**< of a bucket number, 1 .. 24; 0: chosen from the shape */
+    int32_t
+        shared_negatives;   /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: chosen */
+    int32_t random_fill;    /**< uniform rows a sample; 0: none */
+    float candidate_factor; /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
+    int64_t rebuild_first;  /**< steps before the first rebuild of the tables; 0: 50 */
+    float rebuild_growth;   /**< each gap is so many times the last, >= 1; 0: 1.1 */
+    int64_t rebuild_max;    /**< longest gap in steps; 0: 1,000 */
+    float frequency_power;  /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
+    int32_t reserved;       /**< 0 */
 } dslide_trainer_options;
 
 /** What one step did. */
 typedef struct dslide_step_stats {
-    uint32_t struct_size;       /**< set by the caller: sizeof(dslide_step_stats) */
-    uint32_t reserved;          /**< 0 */
-    int64_t step;               /**< steps done, this one included */
-    int64_t samples_seen;       /**< training samples so far */
-    int64_t samples;            /**< in this step */
-    double loss;                /**< mean loss of the batch before the update */
-    double learning_rate;       /**< used */
-    double active_share;        /**< mean share of the classes a sample updated */
-    int64_t rows_touched;       /**< distinct output rows updated */
-    int64_t features_touched;   /**< distinct input rows updated */
-    int64_t bytes_sent;         /**< to other ranks, by this rank */
-    int32_t rebuilt;            /**< 1: the tables were rebuilt in this step */
-    int32_t reserved2;          /**< 0 */
-    double seconds;             /**< wall time */
-    double seconds_forward;     /**< input and hidden layers */
-    double seconds_select;      /**< hashing, queries, merging */
-    double seconds_output;      /**< scores, softmax, gradient and update of the output layer */
-    double seconds_backward;    /**< hidden and input layers */
-    double seconds_rebuild;     /**< hash tables */
+    uint32_t struct_size;     /**< set by the caller: sizeof(dslide_step_stats) */
+    uint32_t reserved;        /**< 0 */
+    int64_t step;             /**< steps done, this one included */
+    int64_t samples_seen;     /**< training samples so far */
+    int64_t samples;          /**< in this step */
+    double loss;              /**< mean loss of the batch before the update */
+    double learning_rate;     /**< used */
+    double active_share;      /**< mean share of the classes a sample updated */
+    int64_t rows_touched;     /**< distinct output rows updated */
+    int64_t features_touched; /**< distinct input rows updated */
+    int64_t bytes_sent;       /**< to other ranks, by this rank */
+    int32_t rebuilt;          /**< 1: the tables were rebuilt in this step */
+    int32_t reserved2;        /**< 0 */
+    double seconds;           /**< wall time */
+    double seconds_forward;   /**< input and hidden layers */
+    double seconds_select;    /**< hashing, queries, merging */
+    double seconds_output;    /**< scores, softmax, gradient and update of the output layer */
+    double seconds_backward;  /**< hidden and input layers */
+    double seconds_rebuild;   /**< hash tables */
 } dslide_step_stats;
 
 /** What a trainer chose. */
 typedef struct dslide_trainer_info {
-    uint32_t struct_size;      /**< set by the caller: sizeof(dslide_trainer_info) */
-    int32_t select;            /**< DSLIDE_SELECT_*, never AUTO */
-    int32_t tables;            /**< L; 0: no tables */
-    int32_t bits;              /**< of a bucket number */
-    int32_t hard_rows;         /**< rows a sample kept by selection */
-    int32_t candidates;        /**< rows a sample retrieved and scored */
-    int32_t shared_negatives;  /**< rows a batch */
-    int32_t random_fill;       /**< rows a sample */
-    int64_t step;              /**< steps done */
-    int64_t samples_seen;      /**< training samples so far */
-    int64_t epochs_done;       /**< whole epochs finished by dslide_trainer_run() */
-    int64_t weight_bytes;      /**< memory of weights */
-    int64_t optimizer_bytes;   /**< memory of optimizer state */
-    int64_t table_bytes;       /**< memory of tables */
-    int64_t buffer_bytes;      /**< memory of the step's buffers so far */
-    int64_t rebuilds;          /**< rebuilds of the tables so far */
+    uint32_t struct_size;     /**< set by the caller: sizeof(dslide_trainer_info) */
+    int32_t select;           /**< DSLIDE_SELECT_*, never AUTO */
+    int32_t tables;           /**< L; 0: no tables */
+    int32_t bits;             /**< of a bucket number */
+    int32_t hard_rows;        /**< rows a sample kept by selection */
+    int32_t candidates;       /**< rows a sample retrieved and scored */
+    int32_t shared_negatives; /**< rows a batch */
+    int32_t random_fill;      /**< rows a sample */
+    int64_t step;             /**< steps done */
+    int64_t samples_seen;     /**< training samples so far */
+    int64_t epochs_done;      /**< whole epochs finished by dslide_trainer_run() */
+    int64_t weight_bytes;     /**< memory of weights */
+    int64_t optimizer_bytes;  /**< memory of optimizer state */
+    int64_t table_bytes;      /**< memory of tables */
+    int64_t buffer_bytes;     /**< memory of the step's buffers so far */
+    int64_t rebuilds;         /**< rebuilds of the tables so far */
 } dslide_trainer_info;
 
 /** What training will need, before anything is allocated. */
@@ -167,9 +169,9 @@ DSLIDE_API void dslide_trainer_options_init(dslide_trainer_options *options) DSL
  * @param out         struct_size must be set
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
-DSLIDE_API dslide_status dslide_estimate_memory(const dslide_model_options *model, const dslide_trainer_options *trainer,
-                                                int64_t batch_size, int64_t data_bytes,
-                                                dslide_memory_estimate *out) DSLIDE_NOEXCEPT;
+DSLIDE_API dslide_status dslide_estimate_memory(const dslide_model_options *model,
+                                                const dslide_trainer_options *trainer, int64_t batch_size,
+                                                int64_t data_bytes, dslide_memory_estimate *out) DSLIDE_NOEXCEPT;
 
 /** Make a trainer of a model. The model stays usable for prediction between steps. One trainer a model at a time.
  *
@@ -209,7 +211,8 @@ DSLIDE_API dslide_status dslide_trainer_save(dslide_trainer *trainer, const char
  * @param out      struct_size must be set
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
-DSLIDE_API dslide_status dslide_trainer_get_info(const dslide_trainer *trainer, dslide_trainer_info *out) DSLIDE_NOEXCEPT;
+DSLIDE_API dslide_status dslide_trainer_get_info(const dslide_trainer *trainer,
+                                                 dslide_trainer_info *out) DSLIDE_NOEXCEPT;
 
 /** The options the trainer works with, defaults resolved; after a load, those of the saved trainer. Local.
  * @param trainer  handle
@@ -254,43 +257,43 @@ DSLIDE_API dslide_status dslide_trainer_step(dslide_trainer *trainer, const dsli
 
 /** Where a run stands. */
 typedef struct dslide_progress {
-    uint32_t struct_size;         /**< set by the library */
-    int32_t epoch;                /**< from 1, since the start of training */
-    int32_t epochs;               /**< asked for */
-    int32_t reserved;             /**< 0 */
-    int64_t step;                 /**< since the start of training */
-    int64_t samples_in_epoch;     /**< done */
-    int64_t samples_of_epoch;     /**< rows of the set; -1: not known yet */
-    double loss;                  /**< mean over the epoch so far */
-    double active_share;          /**< mean over the epoch so far */
-    double rows_touched;          /**< mean a batch over the epoch so far */
-    double samples_per_second;    /**< over the last seconds of training */
-    double seconds;               /**< training time of the epoch so far: reading, evaluation, saving apart */
-    double seconds_left;          /**< of the whole run, estimated; -1: not known yet */
-    double last_precision_at_1;   /**< of the last evaluation; -1: none yet */
+    uint32_t struct_size;       /**< set by the library */
+    int32_t epoch;              /**< from 1, since the start of training */
+    int32_t epochs;             /**< asked for */
+    int32_t reserved;           /**< 0 */
+    int64_t step;               /**< since the start of training */
+    int64_t samples_in_epoch;   /**< done */
+    int64_t samples_of_epoch;   /**< rows of the set; -1: not known yet */
+    double loss;                /**< mean over the epoch so far */
+    double active_share;        /**< mean over the epoch so far */
+    double rows_touched;        /**< mean a batch over the epoch so far */
+    double samples_per_second;  /**< over the last seconds of training */
+    double seconds;             /**< training time of the epoch so far: reading, evaluation, saving apart */
+    double seconds_left;        /**< of the whole run, estimated; -1: not known yet */
+    double last_precision_at_1; /**< of the last evaluation; -1: none yet */
 } dslide_progress;
 
 /** What an epoch gave. */
 typedef struct dslide_epoch_report {
-    uint32_t struct_size;       /**< set by the library */
-    int32_t epoch;              /**< from 1, since the start of training */
-    int64_t step;               /**< since the start of training */
-    int64_t samples;            /**< trained on in this epoch */
-    double loss;                /**< mean */
-    double learning_rate;       /**< at its end */
-    double active_share;        /**< mean share of the classes a sample updated */
-    double rows_touched;        /**< distinct output rows a batch, mean */
-    double seconds;             /**< wall time of training alone */
-    double cpu_seconds;         /**< CPU time of training alone, all threads */
-    double read_seconds;        /**< wall time waiting for data */
-    double eval_seconds;        /**< wall time of evaluation */
-    double save_seconds;        /**< wall time of saving */
-    double rebuild_seconds;     /**< wall time of table rebuilds, within seconds */
-    int64_t bytes_sent;         /**< to other ranks */
-    int64_t peak_rss_bytes;     /**< of the process so far */
-    int32_t has_metrics;        /**< 1: metrics hold an evaluation of this epoch */
-    int32_t is_best;            /**< 1: best P@1 so far */
-    dslide_metrics metrics;     /**< of the evaluation set */
+    uint32_t struct_size;   /**< set by the library */
+    int32_t epoch;          /**< from 1, since the start of training */
+    int64_t step;           /**< since the start of training */
+    int64_t samples;        /**< trained on in this epoch */
+    double loss;            /**< mean */
+    double learning_rate;   /**< at its end */
+    double active_share;    /**< mean share of the classes a sample updated */
+    double rows_touched;    /**< distinct output rows a batch, mean */
+    double seconds;         /**< wall time of training alone */
+    double cpu_seconds;     /**< CPU time of training alone, all threads */
+    double read_seconds;    /**< wall time waiting for data */
+    double eval_seconds;    /**< wall time of evaluation */
+    double save_seconds;    /**< wall time of saving */
+    double rebuild_seconds; /**< wall time of table rebuilds, within seconds */
+    int64_t bytes_sent;     /**< to other ranks */
+    int64_t peak_rss_bytes; /**< of the process so far */
+    int32_t has_metrics;    /**< 1: metrics hold an evaluation of this epoch */
+    int32_t is_best;        /**< 1: best P@1 so far */
+    dslide_metrics metrics; /**< of the evaluation set */
 } dslide_epoch_report;
 
 /** Called between steps, at most about ten times a second, on the thread that called dslide_trainer_run().
@@ -307,17 +310,17 @@ typedef int32_t (*dslide_epoch_fn)(void *user_data, const dslide_epoch_report *r
 
 /** How a run goes. */
 typedef struct dslide_run_options {
-    uint32_t struct_size;           /**< set by dslide_run_options_init() */
-    int32_t epochs;                 /**< counted from the start of training, so a resumed run does the rest; 0: 1 */
-    int32_t batch_size;             /**< 1 .. 1,048,576; 0: 256 */
-    int32_t early_stop;             /**< stop after so many epochs without a better P@1; 0: never */
-    dslide_dataset *eval_data;      /**< judged after each epoch; NULL: none; kept for the call */
+    uint32_t struct_size;            /**< set by dslide_run_options_init() */
+    int32_t epochs;                  /**< counted from the start of training, so a resumed run does the rest; 0: 1 */
+    int32_t batch_size;              /**< 1 .. 1,048,576; 0: 256 */
+    int32_t early_stop;              /**< stop after so many epochs without a better P@1; 0: never */
+    dslide_dataset *eval_data;       /**< judged after each epoch; NULL: none; kept for the call */
     const dslide_eval_options *eval; /**< NULL: the defaults */
-    const char *save_dir;           /**< checkpoints go under it, with `latest` and `best`; NULL: none */
-    int64_t save_every;             /**< also every so many steps; 0: only after epochs */
-    dslide_progress_fn on_progress; /**< may be NULL */
-    dslide_epoch_fn on_epoch;       /**< may be NULL */
-    void *user_data;                /**< for both callbacks */
+    const char *save_dir;            /**< checkpoints go under it, with `latest` and `best`; NULL: none */
+    int64_t save_every;              /**< also every so many steps; 0: only after epochs */
+    dslide_progress_fn on_progress;  /**< may be NULL */
+    dslide_epoch_fn on_epoch;        /**< may be NULL */
+    void *user_data;                 /**< for both callbacks */
 } dslide_run_options;
 
 /** Fill in the defaults. Local; any thread.

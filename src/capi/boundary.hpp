@@ -47,12 +47,14 @@ template <class T>
 T read_options(const T *given, const T &defaults, const char *name) {
     if (!given) return defaults;
     const std::size_t size = given->struct_size;
-    if (size < sizeof given->struct_size) fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, "; call its _init first");
+    if (size < sizeof given->struct_size)
+        fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, "; call its _init first");
     T options{};
     std::memcpy(&options, given, size < sizeof(T) ? size : sizeof(T));
     const char *bytes = reinterpret_cast<const char *>(given);
     for (std::size_t i = sizeof(T); i < size; ++i)
-        if (bytes[i] != 0) fail(DSLIDE_E_UNSUPPORTED, name, " has a field that this library does not know (byte ", i, ")");
+        if (bytes[i] != 0)
+            fail(DSLIDE_E_UNSUPPORTED, name, " has a field that this library does not know (byte ", i, ")");
     options.struct_size = sizeof(T);
     return options;
 }
@@ -61,7 +63,8 @@ T read_options(const T *given, const T &defaults, const char *name) {
 template <class T>
 void write_result(const T &result, T *out, const char *name) {
     const auto size = need(out, name)->struct_size;
-    if (size < sizeof out->struct_size) fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, ", expected sizeof(*", name, ")");
+    if (size < sizeof out->struct_size)
+        fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, ", expected sizeof(*", name, ")");
     std::memcpy(out, &result, size < sizeof(T) ? size : sizeof(T));
     out->struct_size = size;
 }

@@ -197,12 +197,12 @@ sample_pkg_config() { # sample_pkg_config PREFIX
 }
 sample_cmake() { # sample_cmake PREFIX
     need_tool cmake
-    cmake -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$1" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
+    cmake -G Ninja -S "$here/outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$1" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
         cmake --build "$work/cmake" >>"$work/log" 2>&1 || { cat "$work/log"; return 1; }
     timeout 60 "$work/cmake/sample_c"
     timeout 60 "$work/cmake/sample_cpp"
     # A release that has not come out yet must be refused.
-    if cmake -S "$here/outside" -B "$work/cmake2" -DCMAKE_PREFIX_PATH="$1" -DWANTED=99.0 >"$work/log" 2>&1; then
+    if cmake -G Ninja -S "$here/outside" -B "$work/cmake2" -DCMAKE_PREFIX_PATH="$1" -DWANTED=99.0 >"$work/log" 2>&1; then
         echo "find_package(dslide 99.0) succeeded"
         return 1
     fi
