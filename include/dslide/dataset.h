@@ -67,6 +67,8 @@ typedef struct dslide_dataset_info {
     int64_t zero_features;        /**< explicit zeros, skipped by rule so far */
     int64_t resident_bytes;       /**< memory the rows take now */
     double read_seconds;          /**< time spent reading and parsing so far */
+    int64_t repeated_labels;      /**< a label again in its row, taken once, so far */
+    int64_t ignored_qids;         /**< `qid:` of SVMlight, which has no meaning here, so far */
 } dslide_dataset_info;
 
 /** A few rows of a data set; the views belong to the data set. */
