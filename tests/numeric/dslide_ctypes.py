@@ -25,7 +25,7 @@ def read_headers():
     constants.update((name, int(value)) for name, value in re.findall(r"#define (DSLIDE_\w+) (\d+)\s*\n", text))
     structures = {}
     for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, flags=re.S):
-        fields = [field_of(line.strip(), constants, structures) for line in body.split(";") if line.strip()]
+        fields = [field_of(" ".join(line.split()), constants, structures) for line in body.split(";") if line.strip()]
         structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
     return constants, structures
 

@@ -165,7 +165,7 @@ def all_cases():
 
 def main():
     library = Library(sys.argv[1])
-    cluster, failed = library.cluster(), []
+    cluster, count, failed = library.cluster(), 0, []
     print(f"distance to PyTorch in double precision after {STEPS} steps, as a share of the distance moved "
           f"(bound {BOUND:g})")
     print(f"{'':40}{'torch float':>12}" + "".join(f"{select:>10}" for select in SELECTIONS))
@@ -179,9 +179,11 @@ def main():
             final, our_losses = our_run(library, cluster, case, select)
             apart = distance(final, expected, start)
             line += f"{apart:10.1e}"
+            count += 1
             if not apart <= BOUND or not np.allclose(our_losses, losses, rtol=1e-4):
                 failed.append(f"{name}, {select}: weights {apart:.3g}, losses {abs(our_losses / losses - 1).max():.3g}")
         print(line, flush=True)
+    print(f"{count - len(failed)} passed, {len(failed)} failed")
     assert not failed, "\n".join(["beyond the bound:", *failed])
 
 
