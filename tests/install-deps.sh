@@ -10,7 +10,7 @@ packages_of() {
     case $1 in
     build) echo "gcc g++ meson ninja-build pkg-config libtbb-dev libdnnl-dev libhwy-dev zlib1g-dev libzstd-dev" \
         "liblzma-dev libxxhash-dev nlohmann-json3-dev libfast-float-dev libcli11-dev" ;;
-    test) echo "libcmocka-dev python3 binutils cmake xz-utils" ;;
+    test) echo "libcmocka-dev python3 python3-numpy binutils cmake xz-utils" ;;
     lint) echo "clang clang-format abigail-tools git" ;;
     docs) echo "doxygen" ;;
     ffi) echo "golang-go rustc python3" ;;

@@ -4,6 +4,8 @@
 #include "core/error.hpp"
 #include "loss/metrics.hpp"
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 using namespace dslide;
@@ -20,7 +22,10 @@ struct Row {
 dslide_metrics judge(std::vector<std::int32_t> cutoffs, std::int64_t n_outputs, const std::vector<Row> &rows,
                      const LabelFrequencies *frequencies = nullptr, float a = 0, float b = 0, bool skip = false) {
     MetricAccumulator metrics(cutoffs, n_outputs, frequencies, a, b, skip);
-    for (const Row &row : rows) metrics.add(row.ranked, row.labels);
+    // The rankings below are whole ones; a caller hands over the places down to the deepest cut-off.
+    const auto depth = static_cast<std::size_t>(metrics.depth());
+    for (const Row &row : rows)
+        metrics.add(std::span(row.ranked).first(std::min(depth, row.ranked.size())), row.labels);
     return metrics.result();
 }
 
