@@ -103,13 +103,15 @@ compile() {
 
 install_packages() {
     group "packages"
-    groups="build test lint docs ffi fuzz"
-    [ $full = yes ] && groups="$groups tsan"
+    check 900 "packages that the build needs" sh tests/install-deps.sh build test || finish
+    optional="numeric lint docs ffi fuzz"
+    [ $full = yes ] && optional="$optional tsan"
+    # One go for all; if a release lacks one, what is left out makes its own tests be skipped.
     # shellcheck disable=SC2086
-    check 900 "packages are there" sh tests/install-deps.sh $groups || {
-        # Then at least what the build needs; what is missing besides makes its own tests fail or be skipped.
-        sh tests/install-deps.sh build test || finish
-    }
+    timeout 900 sh tests/install-deps.sh $optional >"$build/logs/packages.log" 2>&1 || for some in $optional; do
+        timeout 600 sh tests/install-deps.sh "$some" >"$build/logs/packages.log" 2>&1 ||
+            why_skipped 1 "packages: $some: $(tail -n 1 "$build/logs/packages.log")"
+    done
 }
 
 run_lint() {

@@ -11,5 +11,7 @@ for candidate in clang-format-14 clang-format; do
     fi
 done
 [ -n "$tool" ] || { echo "clang-format 14 is not installed"; exit 77; }
-find include src tests examples bindings -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' |
+for top in include src tests examples bindings; do
+    [ ! -d $top ] || find $top -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp'
+done |
     xargs "$tool" --dry-run --Werror
