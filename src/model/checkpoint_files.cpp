@@ -95,12 +95,17 @@ bool remove_entry(const FileCalls &calls, const File &dir, const std::string &na
     return removed;
 }
 
-void remove_leftovers(const FileCalls &calls, const File &dir, const std::function<bool(const std::string &)> &ours) {
-    for (const std::string &entry : dir.list()) {
-        if (const auto name = name_behind(entry, pending_suffix); name && ours(*name) && !is_in_use(calls, dir, entry))
-            remove_entry(calls, dir, entry);
-        if (const auto name = name_behind(entry, aside_suffix); name && ours(*name) && exists(calls, dir, *name))
-            remove_entry(calls, dir, entry);
+void remove_leftovers(const FileCalls &calls, const File &dir,
+                      const std::function<bool(const std::string &)> &ours) noexcept {
+    try {
+        for (const std::string &entry : dir.list()) {
+            const auto pending = name_behind(entry, pending_suffix), aside = name_behind(entry, aside_suffix);
+            if ((pending && ours(*pending) && !is_in_use(calls, dir, entry)) ||
+                (aside && ours(*aside) && exists(calls, dir, *aside)))
+                remove_entry(calls, dir, entry);
+        }
+    } catch (const std::exception &e) {
+        log_warning("leftovers of interrupted saves are not removed: ", e.what());
     }
 }
 

@@ -5,6 +5,7 @@
 // NAME.XXXXXXXX.dslide.old  the checkpoint NAME, moved aside where the file system cannot exchange two names
 #pragma once
 
+#include "core/log.hpp"
 #include "model/file_calls.hpp"
 
 #include <functional>
@@ -31,8 +32,19 @@ bool exists(const FileCalls &calls, const File &dir, const std::string &name);
 bool remove_entry(const FileCalls &calls, const File &dir, const std::string &name) noexcept;
 
 /// Removes what saves that no longer run left in `dir` under names that `ours` accepts. An aside checkpoint goes only
-/// if its original place is taken again.
-void remove_leftovers(const FileCalls &calls, const File &dir, const std::function<bool(const std::string &)> &ours);
+/// if its original place is taken again. What fails goes to the log.
+void remove_leftovers(const FileCalls &calls, const File &dir,
+                      const std::function<bool(const std::string &)> &ours) noexcept;
+
+/// A line in the log, from where nothing may be thrown.
+template <class... Parts>
+void log_warning(const Parts &...parts) noexcept {
+    try {
+        log(DSLIDE_LOG_WARNING, parts...);
+    } catch (const std::exception &) {
+        // No memory for the line: the warning is lost, what it tells of is done.
+    }
+}
 
 /// Opens the directory `name` under `dir`, or where it is missing the checkpoint of this name that was moved aside.
 File open_checkpoint_dir(const FileCalls &calls, const File &parent, const std::string &name);

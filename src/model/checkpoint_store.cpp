@@ -54,6 +54,12 @@ void remove_checkpoint(const FileCalls &calls, const File &root, const std::stri
     if (calls.rename(root.fd(), name.c_str(), removed.c_str(), 0) == 0) remove_entry(calls, root, removed);
 }
 
+void keep_only(const FileCalls &calls, const File &root, const std::set<std::string> &kept) {
+    for (const std::string &entry : root.list())
+        if (is_store_name(entry) && !kept.count(entry) && is_checkpoint(calls, root, entry))
+            remove_checkpoint(calls, root, entry);
+}
+
 } // namespace
 
 CheckpointStore::CheckpointStore(std::string root, SaveOptions options) : root_(std::move(root)), options_(options) {}
@@ -92,10 +98,11 @@ void CheckpointStore::save(const std::string &name, const CheckpointContent &con
     point(calls, root, latest_link, name);
     if (is_best) point(calls, root, best_link, name);
     if (previous == name) return; // which one came before it is not known: keep all
-    const std::set<std::string> kept{name, previous, link_target(calls, root, best_link)};
-    for (const std::string &entry : root.list())
-        if (is_store_name(entry) && !kept.count(entry) && is_checkpoint(calls, root, entry))
-            remove_checkpoint(calls, root, entry);
+    try {
+        keep_only(calls, root, {name, previous, link_target(calls, root, best_link)});
+    } catch (const Error &e) {
+        log_warning("older checkpoints are not removed: ", e.what()); // the save itself is done
+    }
 }
 
 } // namespace dslide
