@@ -7,8 +7,10 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-// g++ 12 takes the _mm512_undefined_ps() in its own header for a mistake of ours.
+#ifndef __clang__ // g++ 12 takes the _mm512_undefined_ps() in its own header for a mistake of ours
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 #define DSLIDE_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
@@ -43,30 +45,19 @@ DSLIDE_BF16 inline __m128 sums_of_lanes(const __m512 (&x)[4]) {
 template <int samples>
 DSLIDE_BF16 inline void score_samples(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
                                       std::int64_t n, const std::int32_t *sample, float *z) {
-    const std::uint16_t *row[4];
-    __m512 sum[4], odd_sum[4];
-    for (int r = 0; r < 4; ++r) {
-        row[r] = h + sample[r < samples ? r : 0] * stride;
-        sum[r] = odd_sum[r] = _mm512_setzero_ps();
-    }
+    const std::uint16_t *row[samples];
+    for (int r = 0; r < samples; ++r) row[r] = h + sample[r] * stride;
+    __m512 sum[4];
+    for (__m512 &s : sum) s = _mm512_setzero_ps();
     std::int64_t j = 0;
-    for (; j + 2 * bf16_lanes <= n; j += 2 * bf16_lanes) {
-        const __m512bh w0 = load(w + j), w1 = load(w + j + bf16_lanes);
-        for (int r = 0; r < samples; ++r) {
-            sum[r] = _mm512_dpbf16_ps(sum[r], w0, load(row[r] + j));
-            odd_sum[r] = _mm512_dpbf16_ps(odd_sum[r], w1, load(row[r] + j + bf16_lanes));
-        }
-    }
-    if (j + bf16_lanes <= n) {
-        const __m512bh w0 = load(w + j);
-        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], w0, load(row[r] + j));
-        j += bf16_lanes;
+    for (; j + bf16_lanes <= n; j += bf16_lanes) {
+        const __m512bh weights = load(w + j);
+        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], weights, load(row[r] + j));
     }
     if (j < n) {
-        const __m512bh w0 = load_half(w + j);
-        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], w0, load_half(row[r] + j));
+        const __m512bh weights = load_half(w + j);
+        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], weights, load_half(row[r] + j));
     }
-    for (int r = 0; r < samples; ++r) sum[r] = _mm512_add_ps(sum[r], odd_sum[r]);
     const __m128 score = _mm_add_ps(sums_of_lanes(sum), _mm_set1_ps(bias));
     std::memcpy(z, &score, samples * sizeof(float));
 }
