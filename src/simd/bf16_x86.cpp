@@ -12,6 +12,8 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
+// As in vector.cpp: g++ keeps an array of vectors in registers only if it unrolls the loops over it early.
+#define DSLIDE_UNROLL _Pragma("GCC unroll 16")
 #define DSLIDE_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
 namespace dslide::simd {
@@ -46,25 +48,39 @@ template <int samples>
 DSLIDE_BF16 inline void score_samples(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
                                       std::int64_t n, const std::int32_t *sample, float *z) {
     const std::uint16_t *row[samples];
+    DSLIDE_UNROLL
     for (int r = 0; r < samples; ++r) row[r] = h + sample[r] * stride;
-    __m512 sum[4];
-    for (__m512 &s : sum) s = _mm512_setzero_ps();
+    constexpr int groups = (samples + 3) / 4; // reduced by four; sums past the last sample stay 0
+    __m512 sum[groups][4];
+    DSLIDE_UNROLL
+    for (auto &four : sum) {
+        DSLIDE_UNROLL
+        for (__m512 &s : four) s = _mm512_setzero_ps();
+    }
     std::int64_t j = 0;
     for (; j + bf16_lanes <= n; j += bf16_lanes) {
         const __m512bh weights = load(w + j);
-        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], weights, load(row[r] + j));
+        DSLIDE_UNROLL
+        for (int r = 0; r < samples; ++r)
+            sum[r / 4][r % 4] = _mm512_dpbf16_ps(sum[r / 4][r % 4], weights, load(row[r] + j));
     }
     if (j < n) {
         const __m512bh weights = load_half(w + j);
-        for (int r = 0; r < samples; ++r) sum[r] = _mm512_dpbf16_ps(sum[r], weights, load_half(row[r] + j));
+        DSLIDE_UNROLL
+        for (int r = 0; r < samples; ++r)
+            sum[r / 4][r % 4] = _mm512_dpbf16_ps(sum[r / 4][r % 4], weights, load_half(row[r] + j));
     }
-    const __m128 score = _mm_add_ps(sums_of_lanes(sum), _mm_set1_ps(bias));
-    std::memcpy(z, &score, samples * sizeof(float));
+    DSLIDE_UNROLL
+    for (int i = 0; i < groups; ++i) {
+        const __m128 score = _mm_add_ps(sums_of_lanes(sum[i]), _mm_set1_ps(bias));
+        std::memcpy(z + 4 * i, &score, (samples < 4 ? samples : 4) * sizeof(float));
+    }
 }
 
 DSLIDE_BF16 void score_row_bf16(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
                                 std::int64_t n, const std::int32_t *sample, std::int64_t count, float *z) {
     std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8) score_samples<8>(w, bias, h, stride, n, sample + i, z + i);
     for (; i + 4 <= count; i += 4) score_samples<4>(w, bias, h, stride, n, sample + i, z + i);
     switch (count - i) {
     case 1:

@@ -29,6 +29,10 @@
 #define DSLIDE_SIMD_TARGET 0
 #endif
 
+// Before each loop over an array of vectors: g++ keeps the array in registers only if it unrolls the loop early.
+#undef DSLIDE_UNROLL
+#define DSLIDE_UNROLL _Pragma("GCC unroll 16")
+
 #if DSLIDE_SIMD_TARGET
 HWY_BEFORE_NAMESPACE();
 namespace dslide::simd::HWY_NAMESPACE {
@@ -110,13 +114,17 @@ struct Sums {
     V group[groups][4];
 
     HWY_INLINE Sums() {
-        for (auto &four : group)
+        DSLIDE_UNROLL
+        for (auto &four : group) {
+            DSLIDE_UNROLL
             for (V &sum : four) sum = hn::Zero(d);
+        }
     }
     HWY_INLINE V &operator[](int r) { return group[r / 4][r % 4]; }
 
     HWY_INLINE void store(float bias, float *z) const {
         const QuadTag quad;
+        DSLIDE_UNROLL
         for (int i = 0; i < groups; ++i) {
             const auto score = hn::Add(sums_of_lanes(group[i]), hn::Set(quad, bias));
             if constexpr (samples % 4 == 0) {
@@ -138,10 +146,12 @@ template <int samples>
 HWY_INLINE void score_samples(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n,
                               const std::int32_t *sample, float *z) {
     const float *row[samples];
+    DSLIDE_UNROLL
     for (int r = 0; r < samples; ++r) row[r] = h + sample[r] * stride;
     Sums<samples> sum;
     for (std::int64_t j = 0; j < n; j += lanes) {
         const V weight = hn::LoadU(d, w + j);
+        DSLIDE_UNROLL
         for (int r = 0; r < samples; ++r) sum[r] = hn::MulAdd(weight, hn::LoadU(d, row[r] + j), sum[r]);
     }
     sum.store(bias, z);
@@ -180,12 +190,14 @@ template <int samples>
 HWY_INLINE void score_samples_bf16(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
                                    std::int64_t n, const std::int32_t *sample, float *z) {
     const std::uint16_t *row[samples];
+    DSLIDE_UNROLL
     for (int r = 0; r < samples; ++r) row[r] = h + sample[r] * stride;
     Sums<samples> sum;
     std::int64_t j = 0;
     for (; j + 2 * lanes <= n; j += 2 * lanes) {
         const Bits weights = load_pairs(w + j);
         const V low = low_bf16(weights), high = high_bf16(weights);
+        DSLIDE_UNROLL
         for (int r = 0; r < samples; ++r) {
             const Bits pairs = load_pairs(row[r] + j);
             sum[r] = hn::MulAdd(high, high_bf16(pairs), hn::MulAdd(low, low_bf16(pairs), sum[r]));
@@ -193,6 +205,7 @@ HWY_INLINE void score_samples_bf16(const std::uint16_t *w, float bias, const std
     }
     if (j < n) { // n is an odd number of the widest vectors
         const V weight = load_bf16(w + j);
+        DSLIDE_UNROLL
         for (int r = 0; r < samples; ++r) sum[r] = hn::MulAdd(weight, load_bf16(row[r] + j), sum[r]);
     }
     sum.store(bias, z);
@@ -221,6 +234,7 @@ template <int vectors>
 void backprop_columns(const float *w, const float *h, float *dh, std::int64_t stride, const std::int32_t *sample,
                       const float *g, std::int64_t count, float *grad) {
     V weight[vectors], sum[vectors];
+    DSLIDE_UNROLL
     for (int k = 0; k < vectors; ++k) {
         weight[k] = hn::LoadU(d, w + k * lanes);
         sum[k] = hn::Zero(d);
@@ -230,11 +244,13 @@ void backprop_columns(const float *w, const float *h, float *dh, std::int64_t st
         const V scale = hn::Set(d, g[i]);
         const float *h_row = h + sample[i] * stride;
         float *dh_row = dh + sample[i] * stride;
+        DSLIDE_UNROLL
         for (int k = 0; k < vectors; ++k) {
             sum[k] = hn::MulAdd(scale, hn::LoadU(d, h_row + k * lanes), sum[k]);
             hn::StoreU(hn::MulAdd(scale, weight[k], hn::LoadU(d, dh_row + k * lanes)), d, dh_row + k * lanes);
         }
     }
+    DSLIDE_UNROLL
     for (int k = 0; k < vectors; ++k) hn::StoreU(sum[k], d, grad + k * lanes);
 }
 
@@ -258,11 +274,14 @@ template <int rows>
 HWY_INLINE void add_rows(const float *const *row, const float *const *later, const float *weight, std::int64_t n,
                          bool overwrite, float *out) {
     V scale[rows];
+    DSLIDE_UNROLL
     for (int r = 0; r < rows; ++r) scale[r] = hn::Set(d, weight[r]);
     for (std::int64_t line = 0; line < n; line += row_lanes) {
+        DSLIDE_UNROLL
         for (int r = 0; r < rows; ++r) prefetch(later[r] + line);
         for (std::int64_t j = line; j < line + row_lanes; j += lanes) {
             V sum = overwrite ? hn::Zero(d) : hn::LoadU(d, out + j);
+            DSLIDE_UNROLL
             for (int r = 0; r < rows; ++r) sum = hn::MulAdd(scale[r], hn::LoadU(d, row[r] + j), sum);
             hn::StoreU(sum, d, out + j);
         }
@@ -280,6 +299,7 @@ void gather_sum(const float *rows, std::int64_t stride, std::int64_t n, const st
         const float *row[group], *later[group];
         float weight[group];
         const std::int64_t left = count - i;
+        DSLIDE_UNROLL
         for (int r = 0; r < group; ++r) {
             const std::int64_t at = r < left ? i + r : i;
             row[r] = rows + index[at] * stride;
@@ -348,11 +368,14 @@ void axpy(float a, const float *x, float *y, std::int64_t n) {
 
 float dot(const float *x, const float *y, std::int64_t n) {
     V sum[4];
+    DSLIDE_UNROLL
     for (V &s : sum) s = hn::Zero(d);
     std::int64_t j = 0;
-    for (; j + 4 * lanes <= n; j += 4 * lanes)
+    for (; j + 4 * lanes <= n; j += 4 * lanes) {
+        DSLIDE_UNROLL
         for (int k = 0; k < 4; ++k)
             sum[k] = hn::MulAdd(hn::LoadU(d, x + j + k * lanes), hn::LoadU(d, y + j + k * lanes), sum[k]);
+    }
     for (; j < n; j += lanes) sum[0] = hn::MulAdd(hn::LoadU(d, x + j), hn::LoadU(d, y + j), sum[0]);
     return sum_of_lanes(hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
 }
@@ -401,6 +424,7 @@ HWY_INLINE V exp(V x) {
     const V k = hn::Round(hn::Mul(bounded, hn::Set(d, log2_e)));
     const V r = hn::NegMulAdd(k, hn::Set(d, ln2_low), hn::NegMulAdd(k, hn::Set(d, ln2_high), x));
     V series = hn::Set(d, 1.0f / 5040);
+    DSLIDE_UNROLL
     for (const float coefficient : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f})
         series = hn::MulAdd(series, r, hn::Set(d, coefficient));
     // 2^k in two factors, for 2^128 is not a float though exp(x) may be.
@@ -516,10 +540,15 @@ HWY_INLINE void butterfly(V &a, V &b) {
 template <int vectors>
 HWY_INLINE void hadamard_block(float *x) {
     V value[vectors];
+    DSLIDE_UNROLL
     for (int k = 0; k < vectors; ++k) value[k] = butterfly_lanes<1>(hn::LoadU(d, x + k * lanes));
-    for (int half = 1; half < vectors; half *= 2)
+    DSLIDE_UNROLL
+    for (int half = 1; half < vectors; half *= 2) {
+        DSLIDE_UNROLL
         for (int k = 0; k < vectors; ++k)
             if ((k & half) == 0) butterfly(value[k], value[k + half]);
+    }
+    DSLIDE_UNROLL
     for (int k = 0; k < vectors; ++k) hn::StoreU(value[k], d, x + k * lanes);
 }
 
@@ -573,6 +602,7 @@ void hadamard(float *x, std::int64_t size) {
 void sign_bits(const float *x, std::int64_t count, std::uint16_t *bits) {
     for (std::int64_t i = 0; i < count; i += row_lanes) {
         unsigned word = 0;
+        DSLIDE_UNROLL
         for (int k = 0; k < vectors_per_line; ++k) {
             const auto positive = hn::Gt(hn::LoadU(d, x + i + k * lanes), hn::Zero(d));
             word |= bits_of(positive) << (k * static_cast<int>(lanes));
