@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <tbb/blocked_range.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -15,7 +16,8 @@ int available_threads();
 
 class Arena {
 public:
-    explicit Arena(int threads) : arena_(threads), threads_(threads) {}
+    // No more slots than CPUs: oneTBB would not fill them, and would say so on the host's stderr.
+    explicit Arena(int threads) : arena_(std::min(threads, tbb::info::default_concurrency())), threads_(threads) {}
     int threads() const { return threads_; }
 
     /// Runs body() inside the arena, on the calling thread; parallel loops within it use the arena's threads.

@@ -19,7 +19,8 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_text(char c) { return c > ' ' && c <= '~'; }
 
-// The digits at p as a number; a number beyond int64 gives its largest value.
+} // namespace
+
 std::int64_t read_digits(const char *&p, const char *end) {
     const char *begin = p;
     std::uint64_t number = 0;
@@ -32,8 +33,6 @@ std::int64_t read_digits(const char *&p, const char *end) {
             return largest;
     return exact;
 }
-
-} // namespace
 
 TextCounts &TextCounts::operator+=(const TextCounts &other) {
     lines += other.lines;

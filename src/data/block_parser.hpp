@@ -61,6 +61,8 @@ struct TextDefect {
     std::string text;        ///< "expected ..., found ..."
 };
 
+/// The digits at p as a number, p moved behind them; a number beyond int64 gives its largest value.
+std::int64_t read_digits(const char *&p, const char *end);
 /// "a blank", "byte 0x00", "'12:x'": what stands at the start of `rest`, a line's remainder.
 std::string describe(std::string_view rest);
 /// The defect's text for a line above the limit.

@@ -152,12 +152,10 @@ private:
             truncated("xz");
         case LZMA_MEMLIMIT_ERROR:
             throw DamagedInput{"expected xz data that need at most 256 MiB to decompress, found more"};
-        case LZMA_FORMAT_ERROR:
-            damaged("xz", "other bytes after the last stream");
         case LZMA_OPTIONS_ERROR:
             damaged("xz", "unknown options");
         default:
-            damaged("xz", "a block that does not decode");
+            damaged("xz", "in a block, or other bytes after the last stream");
         }
     }
 

@@ -55,24 +55,20 @@ const char *known_binary(std::string_view bytes) {
 } // namespace
 
 std::optional<TextHeader> read_header(std::string_view line) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
     std::int64_t numbers[3] = {};
     std::size_t count = 0;
-    for (std::size_t i = 0; i < line.size();) {
-        if (line[i] == ' ' || line[i] == '\t' || (line[i] == '\r' && i + 1 == line.size())) {
-            ++i;
-            continue;
-        }
-        if (count == 3) return std::nullopt;
-        const std::size_t begin = i;
-        std::int64_t number = 0;
-        for (; i < line.size() && line[i] >= '0' && line[i] <= '9'; ++i)
-            if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, line[i] - '0', &number))
-                number = std::numeric_limits<std::int64_t>::max() / 10; // stays too large, and is refused for it
-        const bool ends = i == line.size() || line[i] == ' ' || line[i] == '\t' || line[i] == '\r';
-        if (i == begin || !ends) return std::nullopt;
+    const char *p = line.data(), *const end = p + line.size();
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+    for (;;) {
+        while (p < end && is_blank(*p)) ++p;
+        if (p == end) break;
+        const char *token = p;
+        const std::int64_t number = read_digits(p, end);
+        if (p == token || count == std::size(numbers) || (p < end && !is_blank(*p))) return std::nullopt;
         numbers[count++] = number;
     }
-    if (count < 3) return std::nullopt;
+    if (count < std::size(numbers)) return std::nullopt;
     return TextHeader{numbers[0], numbers[1], numbers[2]};
 }
 
