@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of docs/formats.md. Texts are read with several thread counts and block sizes; all must agree.
-#include "cmocka.hpp"
 #include "core/error.hpp"
 #include "data/open.hpp"
 
@@ -18,7 +17,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#undef skip // cmocka's macro would hide Dataset::skip()
+#include "cmocka.hpp" // after dataset.hpp: its macro skip() would hide Dataset::skip()
+#undef skip
 
 using namespace dslide;
 using namespace std::string_literals;
