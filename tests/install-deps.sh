@@ -11,7 +11,7 @@ packages_of() {
     build) echo "gcc g++ meson ninja-build pkg-config libtbb-dev libdnnl-dev libhwy-dev zlib1g-dev libzstd-dev" \
         "liblzma-dev libxxhash-dev nlohmann-json3-dev libfast-float-dev libcli11-dev" ;;
     test) echo "libcmocka-dev python3 binutils cmake xz-utils" ;;
-    numeric) echo "python3-numpy python3-torch" ;;
+    numeric) echo "python3-numpy python3-torch python3-xxhash" ;;
     lint) echo "clang clang-format abigail-tools git" ;;
     docs) echo "doxygen" ;;
     ffi) echo "golang-go rustc python3" ;;
