@@ -4,6 +4,9 @@
 
 #include "data/dataset.hpp"
 #include "exchange/cluster.hpp"
+#include "lsh/vector_index.hpp"
+#include "model/model.hpp"
+#include "train/trainer.hpp"
 
 #include <dslide/types.h>
 
@@ -15,4 +18,16 @@ struct dslide_cluster {
 
 struct dslide_dataset {
     std::unique_ptr<dslide::Dataset> impl;
+};
+
+struct dslide_model {
+    std::shared_ptr<dslide::Model> impl;
+};
+
+struct dslide_trainer {
+    std::unique_ptr<dslide::Trainer> impl;
+};
+
+struct dslide_hashtable {
+    std::unique_ptr<dslide::VectorIndex> impl;
 };

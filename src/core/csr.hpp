@@ -22,6 +22,14 @@ struct CsrRows {
     const float *vals(std::int64_t row) const { return val ? val + row_ptr[row] : nullptr; }
 };
 
+/// Lists of rows, one a sample; sample i's list is row[begin[i] .. end[i]), with gaps between lists allowed.
+struct SampleLists {
+    std::int64_t n_samples = 0;
+    const std::int64_t *begin = nullptr;
+    const std::int64_t *end = nullptr;
+    const std::int32_t *row = nullptr;
+};
+
 /// Samples that are trained, judged or predicted together.
 struct Batch {
     CsrRows features;

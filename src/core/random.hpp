@@ -20,6 +20,7 @@ enum class Purpose : std::uint64_t {
     shared_rows = 6,
     random_rows = 7,
     bucket_window = 8,
+    random_fill = 9,
 };
 
 constexpr std::uint64_t default_seed = 0x64736c696465ULL; // "dslide"
@@ -34,7 +35,8 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 class RandomStream {
 public:
     RandomStream(std::uint64_t seed, Purpose purpose, std::uint64_t a = 0, std::uint64_t b = 0)
-        : key_(mix(mix(mix(mix(seed + golden) ^ static_cast<std::uint64_t>(purpose)) + golden * (a + 1)) ^ mix(b + golden))) {}
+        : key_(mix(mix(mix(mix(seed + golden) ^ static_cast<std::uint64_t>(purpose)) + golden * (a + 1)) ^
+                   mix(b + golden))) {}
 
     std::uint64_t bits() { return mix(key_ + golden * ++counter_); }
     /// Uniform in [0, n), n >= 1; the bias of the multiply-shift is below n / 2^64.
@@ -43,6 +45,13 @@ public:
     }
     /// Uniform in (0, 1).
     double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
+    /// Mean 0, variance 1, nearly normal, within +-3.47: the sum of four 16-bit uniforms (Irwin-Hall). Ten times as
+    /// fast as normal(), for start weights.
+    float quick_normal() {
+        const std::uint64_t x = bits();
+        const auto sum = static_cast<std::int32_t>((x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48));
+        return static_cast<float>(sum - 2 * 0xffff) * 2.6428e-5f; // sqrt(3) / 2^16: four times the variance 1/12 is 1/3
+    }
     /// Standard normal, by Box and Muller's first half (no state between calls).
     double normal() {
         const double radius = std::sqrt(-2.0 * std::log(uniform()));

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/boundary.hpp"
+#include "capi/handles.hpp"
+#include "capi/views.hpp"
+#include "predict/evaluate.hpp"
+
+#include <algorithm>
+
+using namespace dslide;
+
+namespace {
+
+constexpr std::int64_t rows_at_a_time = 4096; // bounds the memory of a prediction over many rows
+
+std::int64_t count_of(const Model &model, std::int32_t kind) {
+    if (kind != DSLIDE_NAMES_LABELS && kind != DSLIDE_NAMES_FEATURES)
+        fail(DSLIDE_E_ARGUMENT, "kind ", kind, " is not a kind of name");
+    return kind == DSLIDE_NAMES_LABELS ? model.n_outputs() : model.n_inputs();
+}
+
+CsrRows part_of(const CsrRows &rows, std::int64_t begin, std::int64_t end) {
+    return {end - begin, rows.n_cols, rows.row_ptr + begin, rows.col, rows.val};
+}
+
+template <class Body>
+void for_parts(const CsrRows &rows, Body &&body) {
+    for (std::int64_t begin = 0; begin < rows.n_rows; begin += rows_at_a_time)
+        body(begin, part_of(rows, begin, std::min(rows.n_rows, begin + rows_at_a_time)));
+}
+
+} // namespace
+
+void dslide_model_options_init(dslide_model_options *options) noexcept {
+    if (!options) return;
+    *options = {};
+    options->struct_size = sizeof *options;
+}
+
+dslide_status dslide_model_create(dslide_cluster *cluster, const dslide_model_options *options,
+                                  dslide_model **out) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(cluster, "cluster");
+        capi::need(options, "options");
+        capi::need(out, "out");
+        cluster->impl->need_open();
+        *out = new dslide_model{
+            std::make_shared<Model>(cluster->impl, capi::read_options(options, dslide_model_options{}, "options"))};
+    };
+}
+
+dslide_status dslide_model_load(dslide_cluster *cluster, const char *dir, dslide_model **out) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(cluster, "cluster");
+        capi::need(out, "out");
+        cluster->impl->need_open();
+        *out = new dslide_model{std::make_shared<Model>(cluster->impl, CheckpointReader(capi::need(dir, "dir")))};
+    };
+}
+
+dslide_status dslide_model_save(dslide_model *model, const char *dir) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Model &m = *capi::need(model, "model")->impl;
+        m.cluster().need_open();
+        write_checkpoint(capi::need(dir, "dir"), m.content());
+    };
+}
+
+dslide_status dslide_model_get_info(const dslide_model *model, dslide_model_info *out) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Model &m = *capi::need(model, "model")->impl;
+        const dslide_model_options &o = m.options();
+        dslide_model_info info{};
+        info.n_hidden = o.n_hidden;
+        info.n_inputs = o.n_inputs;
+        info.n_outputs = o.n_outputs;
+        std::copy(std::begin(o.hidden), std::end(o.hidden), info.hidden);
+        info.n_parameters = m.n_parameters();
+        info.n_feature_names = static_cast<std::int64_t>(m.names(DSLIDE_NAMES_FEATURES).size());
+        info.n_label_names = static_cast<std::int64_t>(m.names(DSLIDE_NAMES_LABELS).size());
+        info.samples_seen = m.samples_seen;
+        info.resident_bytes = m.bytes();
+        info.index_base = o.index_base;
+        capi::write_result(info, out, "out");
+    };
+}
+
+dslide_status dslide_model_read_names(dslide_model *model, int32_t kind, const char *path) noexcept {
+    return DSLIDE_BOUNDARY {
+        Model &m = *capi::need(model, "model")->impl;
+        m.names(kind) = read_names(capi::need(path, "path"), count_of(m, kind));
+    };
+}
+
+dslide_status dslide_model_set_names(dslide_model *model, int32_t kind, const char *const *names,
+                                     int64_t count) noexcept {
+    return DSLIDE_BOUNDARY {
+        Model &m = *capi::need(model, "model")->impl;
+        const std::int64_t expected = count_of(m, kind);
+        if (count != 0 && count != expected)
+            fail(DSLIDE_E_ARGUMENT, "count is ", count, ", expected ", expected, " or 0");
+        std::vector<std::string> copy;
+        for (std::int64_t i = 0; i < count; ++i) {
+            copy.emplace_back(capi::need(capi::need(names, "names")[i], "a name"));
+            if (copy.back().find_first_of("\r\n") != std::string::npos)
+                fail(DSLIDE_E_ARGUMENT, "name ", i, " holds a line end");
+        }
+        m.names(kind) = std::move(copy);
+    };
+}
+
+dslide_status dslide_model_name(const dslide_model *model, int32_t kind, int64_t id, char *buf, size_t cap,
+                                size_t *out_len) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Model &m = *capi::need(model, "model")->impl;
+        const std::int64_t n = count_of(m, kind);
+        if (id < 0 || id >= n) fail(DSLIDE_E_ARGUMENT, "id is ", id, ", expected 0 .. ", n - 1);
+        if (m.names(kind).empty()) fail(DSLIDE_E_STATE, "the model has no names of this kind");
+        capi::write_text(m.names(kind)[static_cast<std::size_t>(id)], buf, cap, out_len);
+    };
+}
+
+dslide_status dslide_model_predict(const dslide_model *model, const dslide_csr_view *features, int32_t k,
+                                   int64_t *out_labels, float *out_scores) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Model &m = *capi::need(model, "model")->impl;
+        m.cluster().need_open();
+        const capi::CheckedRows x(features, "features", m.n_inputs());
+        if (k < 1 || k > m.n_outputs()) fail(DSLIDE_E_ARGUMENT, "k is ", k, ", expected 1 .. ", m.n_outputs());
+        const std::int64_t n = x.rows().n_rows;
+        if (n > 0) capi::need(out_labels, "out_labels");
+        // Into buffers of our own first: outputs are untouched if a later part fails.
+        std::vector<std::int32_t> rows(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(k)));
+        std::vector<float> scores(rows.size());
+        for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
+            m.predict(part, k, rows.data() + begin * k, scores.data() + begin * k);
+        });
+        std::copy(rows.begin(), rows.end(), out_labels);
+        if (out_scores) std::copy(scores.begin(), scores.end(), out_scores);
+    };
+}
+
+dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_view *features, float *out) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Model &m = *capi::need(model, "model")->impl;
+        m.cluster().need_open();
+        const capi::CheckedRows x(features, "features", m.n_inputs());
+        if (x.rows().n_rows > 0) capi::need(out, "out");
+        std::vector<Matrix> activations;
+        for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
+            m.forward(part, activations);
+            const Matrix &h = activations.back();
+            for (std::int64_t i = 0; i < h.rows; ++i) std::copy_n(h.row(i), h.cols, out + (begin + i) * h.cols);
+        });
+    };
+}
+
+dslide_status dslide_model_tensor_shape(const dslide_model *model, const char *name, int64_t *out_rows,
+                                        int64_t *out_cols) noexcept {
+    return DSLIDE_BOUNDARY {
+        const TensorPart t = capi::need(model, "model")->impl->tensor(capi::need(name, "name"));
+        if (out_rows) *out_rows = t.rows;
+        if (out_cols) *out_cols = t.cols;
+    };
+}
+
+dslide_status dslide_model_get_rows(const dslide_model *model, const char *name, int64_t row_begin, int64_t n_rows,
+                                    float *out) noexcept {
+    return DSLIDE_BOUNDARY {
+        const TensorPart t = capi::need(model, "model")->impl->tensor(capi::need(name, "name"));
+        if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
+            fail(DSLIDE_E_ARGUMENT, "rows ", row_begin, " .. ", row_begin + n_rows, " of \"", name, "\", which has ",
+                 t.rows);
+        if (n_rows > 0) capi::need(out, "out");
+        const auto *data = static_cast<const float *>(t.data) + row_begin * t.row_stride;
+        for (std::int64_t r = 0; r < n_rows; ++r) std::copy_n(data + r * t.row_stride, t.cols, out + r * t.cols);
+    };
+}
+
+dslide_status dslide_model_set_rows(dslide_model *model, const char *name, int64_t row_begin, int64_t n_rows,
+                                    const float *data) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(model, "model");
+        if (n_rows > 0) capi::need(data, "data");
+        model->impl->set_rows(capi::need(name, "name"), row_begin, n_rows, data);
+    };
+}
+
+void dslide_eval_options_init(dslide_eval_options *options) noexcept {
+    if (!options) return;
+    *options = {};
+    options->struct_size = sizeof *options;
+}
+
+dslide_status dslide_model_evaluate(const dslide_model *model, dslide_dataset *dataset,
+                                    const dslide_eval_options *options, dslide_metrics *out) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(model, "model");
+        capi::need(dataset, "dataset");
+        capi::need(out, "out");
+        model->impl->cluster().need_open();
+        capi::write_result(
+            evaluate(*model->impl, *dataset->impl, capi::read_options(options, dslide_eval_options{}, "options")), out,
+            "out");
+    };
+}
+
+void dslide_model_free(dslide_model *model) noexcept { delete model; }

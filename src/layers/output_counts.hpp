@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step on the output layer reports.
+#pragma once
+
+#include <cstdint>
+
+namespace dslide {
+
+struct OutputCounts {
+    double loss_sum = 0;           ///< sum over samples of weight * loss (the batch's mean loss)
+    double active_pairs = 0;       ///< (sample, row) pairs that took part
+    std::int64_t rows_touched = 0; ///< distinct rows updated
+};
+
+} // namespace dslide

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/sampled_output.hpp"
+
+#include "layers/gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace dslide {
+namespace {
+
+constexpr float dropped = -std::numeric_limits<float>::infinity();
+constexpr std::int64_t samples_a_task = 32;
+constexpr std::int64_t shared_rows_a_task = 64;
+constexpr std::int64_t parts_of_scoring = 64;
+
+void prefetch_row(const float *row, std::int64_t n, bool for_write) {
+    for (std::int64_t j = 0; j < n; j += simd::row_lanes) {
+        if (for_write)
+            __builtin_prefetch(row + j, 1, 2);
+        else
+            __builtin_prefetch(row + j, 0, 2);
+    }
+}
+
+void prefetch_for_update(const Parameters &p, std::int64_t row) {
+    prefetch_row(p.row(row), p.stride, true);
+    for (const float *plane : p.state)
+        if (plane) prefetch_row(plane + row * p.stride, p.stride, true);
+}
+
+} // namespace
+
+void SampledOutput::score(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
+                          const Parameters &bias, std::int64_t rows_a_sample) {
+    inverse_.build(arena, active.lists(), weight.rows);
+    z_.ensure(active.row.size());
+    score_private(arena, h, weight, bias);
+    score_shared(arena, active, h, weight, bias);
+    keep_best(arena, active, rows_a_sample);
+}
+
+void SampledOutput::score_private(Arena &arena, const Matrix &h, const Parameters &weight, const Parameters &bias) {
+    const simd::Kernels &k = simd::kernels();
+    const std::vector<std::int64_t> cuts = inverse_.cut(parts_of_scoring);
+    arena.each(static_cast<std::int64_t>(cuts.size()) - 1, [&](std::int64_t part) {
+        std::vector<float> scores;
+        const std::int64_t last = cuts[static_cast<std::size_t>(part) + 1];
+        for (std::int64_t i = cuts[static_cast<std::size_t>(part)]; i < last; ++i) {
+            if (i + 2 < last) prefetch_row(weight.row(inverse_.row(i + 2)), weight.stride, false);
+            const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i), row = inverse_.row(i);
+            scores.resize(static_cast<std::size_t>(count));
+            k.score_row(weight.row(row), bias.weights[row], h.row(0), h.stride, h.stride, inverse_.samples() + begin,
+                        count, scores.data());
+            for (std::int64_t e = 0; e < count; ++e)
+                z_[static_cast<std::size_t>(inverse_.positions()[begin + e])] = scores[static_cast<std::size_t>(e)];
+        }
+    });
+}
+
+void SampledOutput::score_shared(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
+                                 const Parameters &bias) {
+    const auto n = static_cast<std::int64_t>(active.shared.size());
+    if (n == 0) return;
+    shared_weight_.reshape(n, weight.cols);
+    shared_z_.reshape(h.rows, n);
+    shared_offset_.ensure(static_cast<std::size_t>(shared_z_.stride));
+    arena.blocks(n, shared_rows_a_task, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t s = begin; s < end; ++s) {
+            const std::int32_t row = active.shared[static_cast<std::size_t>(s)];
+            std::memcpy(shared_weight_.row(s), weight.row(row),
+                        static_cast<std::size_t>(weight.stride) * sizeof(float));
+            shared_offset_[static_cast<std::size_t>(s)] =
+                bias.weights[row] - active.shared_log_inclusion[static_cast<std::size_t>(s)];
+        }
+    });
+    arena.blocks(h.rows, samples_a_task, [&](std::int64_t begin, std::int64_t end) {
+        gemm(Transpose::no, Transpose::yes, end - begin, n, h.stride, h.row(begin), h.stride, shared_weight_.row(0),
+             shared_weight_.stride, shared_z_.row(begin), shared_z_.stride);
+        for (std::int64_t i = begin; i < end; ++i)
+            simd::kernels().axpy(1, shared_offset_.data(), shared_z_.row(i), shared_z_.stride);
+    });
+}
+
+// Among equals at the threshold, those that the selection ranked first stay.
+// A sample's labels take part anyway and count among its rows, but leave room for at least half as many others.
+void SampledOutput::keep_best(Arena &arena, const ActiveSet &active, std::int64_t rows_a_sample) {
+    arena.blocks(active.n_samples, samples_a_task, [&](std::int64_t first, std::int64_t last) {
+        std::vector<float> sorted;
+        for (std::int64_t i = first; i < last; ++i) {
+            const auto s = static_cast<std::size_t>(i);
+            float *hard = z_.data() + active.begin[s] + active.n_labels[s];
+            float *random = hard + active.n_hard[s];
+            for (float *z = random; z < z_.data() + active.end[s]; ++z) *z -= active.random_log_inclusion;
+            const std::int64_t keep = std::max(rows_a_sample - active.n_labels[s], rows_a_sample / 2);
+            if (active.n_hard[s] <= keep) continue;
+            if (keep == 0) {
+                std::fill(hard, random, dropped);
+                continue;
+            }
+            sorted.assign(hard, random);
+            std::nth_element(sorted.begin(), sorted.begin() + (keep - 1), sorted.end(), std::greater<>());
+            const float threshold = sorted[static_cast<std::size_t>(keep - 1)];
+            std::int64_t equal_left = keep - std::count_if(hard, random, [&](float z) { return z > threshold; });
+            for (float *z = hard; z < random; ++z) {
+                if (*z > threshold || (*z == threshold && equal_left-- > 0)) continue;
+                *z = dropped;
+            }
+        }
+    });
+}
+
+OutputCounts SampledOutput::gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
+                                      const Targets &targets) {
+    const simd::Kernels &k = simd::kernels();
+    const auto n_shared = static_cast<std::int64_t>(active.shared.size());
+    const std::int64_t tasks = (active.n_samples + samples_a_task - 1) / samples_a_task;
+    std::vector<OutputCounts> counts(static_cast<std::size_t>(tasks));
+    arena.each(tasks, [&](std::int64_t task) {
+        OutputCounts &sum = counts[static_cast<std::size_t>(task)];
+        for (std::int64_t i = task * samples_a_task; i < std::min(active.n_samples, (task + 1) * samples_a_task); ++i) {
+            const auto s = static_cast<std::size_t>(i);
+            const float sample_weight = targets.sample_weight[s];
+            float *own = z_.data() + active.begin[s];
+            const std::int64_t n_own = active.end[s] - active.begin[s];
+            float *shared = n_shared ? shared_z_.row(i) : nullptr;
+            const auto z_of = [&](std::int64_t e) -> float & {
+                const std::int64_t place = active.label_place[static_cast<std::size_t>(e)];
+                return place >= 0 ? z_[static_cast<std::size_t>(place)] : shared[~place];
+            };
+            if (sample_weight == 0) {
+                std::fill(own, own + n_own, 0.0f);
+                if (shared) std::fill(shared, shared + n_shared, 0.0f);
+                continue;
+            }
+            double target_sum = 0, target_score = 0;
+            for (std::int64_t e = labels.row_ptr[i]; e < labels.row_ptr[i + 1]; ++e) {
+                const std::int64_t at = e - labels.row_ptr[0], place = active.label_place[static_cast<std::size_t>(at)];
+                // A label takes part with certainty, whether or not it was drawn.
+                if (place < 0) shared[~place] += active.shared_log_inclusion[static_cast<std::size_t>(~place)];
+                target_sum += targets.t[static_cast<std::size_t>(at)];
+                target_score += static_cast<double>(targets.t[static_cast<std::size_t>(at)]) * z_of(at);
+            }
+            sum.active_pairs += static_cast<double>(n_own - std::count(own, own + n_own, dropped) + n_shared);
+            const PartialLoss own_piece = n_own ? loss_piece(loss, own, n_own) : empty_partial(loss);
+            const PartialLoss shared_piece = n_shared ? loss_piece(loss, shared, n_shared) : empty_partial(loss);
+            const PartialLoss total = merge(loss, own_piece, shared_piece);
+            sum.loss_sum += sample_weight * loss_value(loss, total, target_sum, target_score);
+            k.scale(own, gradient_factor(loss, own_piece, total, sample_weight), n_own);
+            if (n_shared) k.scale(shared, gradient_factor(loss, shared_piece, total, sample_weight), n_shared);
+            for (std::int64_t e = labels.row_ptr[i] - labels.row_ptr[0]; e < labels.row_ptr[i + 1] - labels.row_ptr[0];
+                 ++e)
+                z_of(e) -= sample_weight * targets.t[static_cast<std::size_t>(e)];
+        }
+    });
+    OutputCounts total;
+    for (const OutputCounts &c : counts) {
+        total.loss_sum += c.loss_sum;
+        total.active_pairs += c.active_pairs;
+    }
+    return total;
+}
+
+void SampledOutput::reserve(Arena &arena, const ActiveSet &active, const Matrix &h, Matrix &dh) {
+    cuts_ = inverse_.cut(GradientParts::choose(h.rows, h.stride, inverse_.entries()));
+    parts_.reset(arena, static_cast<std::int64_t>(cuts_.size()) - 1, h.rows, h.cols);
+    shared_gradient_.reshape(static_cast<std::int64_t>(active.shared.size()), h.cols);
+    dh.reshape(h.rows, h.cols);
+}
+
+std::int64_t SampledOutput::update(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
+                                   const Parameters &bias, const Optimizer &optimizer, bool every_row, Matrix &dh) {
+    std::memset(dh.row(0), 0, static_cast<std::size_t>(dh.rows * dh.stride) * sizeof(float));
+    if (every_row) update_untouched(arena, active, weight, bias, optimizer);
+    update_shared(arena, active, h, weight, bias, optimizer, dh);
+    const std::int64_t touched = update_private(arena, h, weight, bias, optimizer);
+    parts_.add_to(arena, dh);
+    return touched + static_cast<std::int64_t>(active.shared.size());
+}
+
+void SampledOutput::update_shared(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
+                                  const Parameters &bias, const Optimizer &optimizer, Matrix &dh) {
+    const auto n = static_cast<std::int64_t>(active.shared.size());
+    if (n == 0) return;
+    arena.blocks(h.rows, samples_a_task, [&](std::int64_t begin, std::int64_t end) {
+        gemm(Transpose::no, Transpose::no, end - begin, h.stride, n, shared_z_.row(begin), shared_z_.stride,
+             shared_weight_.row(0), shared_weight_.stride, dh.row(begin), dh.stride);
+    });
+    arena.blocks(n, shared_rows_a_task, [&](std::int64_t begin, std::int64_t end) {
+        gemm(Transpose::yes, Transpose::no, end - begin, h.stride, h.rows, shared_z_.row(0) + begin, shared_z_.stride,
+             h.row(0), h.stride, shared_gradient_.row(begin), shared_gradient_.stride);
+        float bias_gradient[shared_rows_a_task] = {};
+        for (std::int64_t i = 0; i < h.rows; ++i)
+            for (std::int64_t s = begin; s < end; ++s) bias_gradient[s - begin] += shared_z_.row(i)[s];
+        for (std::int64_t s = begin; s < end; ++s) {
+            const std::int32_t row = active.shared[static_cast<std::size_t>(s)];
+            optimizer.update_row(weight, row, shared_gradient_.row(s));
+            optimizer.update_scalar(bias, row, bias_gradient[s - begin]);
+        }
+    });
+}
+
+std::int64_t SampledOutput::update_private(Arena &arena, const Matrix &h, const Parameters &weight,
+                                           const Parameters &bias, const Optimizer &optimizer) {
+    const simd::Kernels &k = simd::kernels();
+    std::vector<std::int64_t> touched(cuts_.size());
+    arena.each(static_cast<std::int64_t>(cuts_.size()) - 1, [&](std::int64_t part) {
+        Array<float> grad(static_cast<std::size_t>(weight.stride));
+        std::vector<float> g;
+        const std::int64_t last = cuts_[static_cast<std::size_t>(part) + 1];
+        for (std::int64_t i = cuts_[static_cast<std::size_t>(part)]; i < last; ++i) {
+            if (i + 1 < last) prefetch_for_update(weight, inverse_.row(i + 1));
+            const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i), row = inverse_.row(i);
+            g.resize(static_cast<std::size_t>(count));
+            float bias_gradient = 0;
+            bool any = false;
+            for (std::int64_t e = 0; e < count; ++e) {
+                const float value = z_[static_cast<std::size_t>(inverse_.positions()[begin + e])];
+                g[static_cast<std::size_t>(e)] = value;
+                bias_gradient += value;
+                any |= value != 0;
+            }
+            if (!any) continue;
+            k.backprop_row(weight.row(row), h.row(0), parts_.part(part), h.stride, h.stride, inverse_.samples() + begin,
+                           g.data(), count, grad.data());
+            optimizer.update_row(weight, row, grad.data());
+            optimizer.update_scalar(bias, row, bias_gradient);
+            ++touched[static_cast<std::size_t>(part)];
+        }
+    });
+    std::int64_t total = 0;
+    for (std::int64_t t : touched) total += t;
+    return total;
+}
+
+// The textbook optimizer moves every row each step. Rows of the active set are updated elsewhere; a row whose pairs
+// were all dropped belongs to the untouched ones.
+void SampledOutput::update_untouched(Arena &arena, const ActiveSet &active, const Parameters &weight,
+                                     const Parameters &bias, const Optimizer &optimizer) {
+    std::vector<char> takes_part(static_cast<std::size_t>(weight.rows));
+    for (std::int32_t row : active.shared) takes_part[static_cast<std::size_t>(row)] = 1;
+    for (std::int64_t i = 0; i < inverse_.touched(); ++i)
+        for (std::int64_t e = inverse_.begin(i); e < inverse_.begin(i) + inverse_.count(i); ++e)
+            if (z_[static_cast<std::size_t>(inverse_.positions()[e])] != 0)
+                takes_part[static_cast<std::size_t>(inverse_.row(i))] = 1;
+    arena.blocks(weight.rows, 1024, [&](std::int64_t begin, std::int64_t end) {
+        Array<float> grad(static_cast<std::size_t>(weight.stride));
+        for (std::int64_t r = begin; r < end; ++r) {
+            if (takes_part[static_cast<std::size_t>(r)]) continue;
+            std::fill(grad.begin(), grad.end(), 0.0f);
+            optimizer.update_row(weight, r, grad.data());
+            optimizer.update_scalar(bias, r, 0);
+        }
+    });
+}
+
+std::size_t SampledOutput::bytes() const {
+    return inverse_.bytes() + z_.bytes() + shared_weight_.data.bytes() + shared_offset_.bytes() +
+           shared_z_.data.bytes() + shared_gradient_.data.bytes() + parts_.bytes();
+}
+
+} // namespace dslide

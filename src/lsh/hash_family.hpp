@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A family of locality-sensitive hash functions: vectors to bucket numbers, one for each table.
+//
+// To add a family: a class here, its name in make_hash_family(), its value in trainer.h and hashtable.h.
+#pragma once
+
+#include "core/arena.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace dslide {
+
+/// Vectors to hash: rows of `data`, and one more coordinate each (a bias, say), if `last` is given.
+struct VectorRows {
+    const float *data = nullptr;
+    std::int64_t stride = 0; ///< padded to simd::row_lanes
+    std::int64_t count = 0;
+    const float *last = nullptr; ///< `count` values, or null: 0
+};
+
+class HashFamily {
+public:
+    virtual ~HashFamily() = default;
+    int tables() const { return tables_; }
+    int bits() const { return bits_; }
+
+    /// Tables are hashed in groups that share work; a group is what one call computes.
+    virtual int groups() const = 0;
+    virtual int first_table(int group) const = 0; ///< first_table(groups()) == tables()
+
+    /// codes[(t - first_table(group)) * x.count + i]: bucket number of vector i in table t, below 2^bits. Depends on
+    /// the vector alone.
+    virtual void hash(Arena &arena, int group, const VectorRows &x, std::uint32_t *codes) const = 0;
+
+protected:
+    HashFamily(int tables, int bits) : tables_(tables), bits_(bits) {}
+
+private:
+    int tables_, bits_;
+};
+
+/// @param family  DSLIDE_HASH_*
+/// @param dim     length of the vectors without the last coordinate
+/// @param bits    rounded down to what the family can do (DWTA: a multiple of 3, at least 3); see HashFamily::bits()
+std::unique_ptr<HashFamily> make_hash_family(std::int32_t family, std::int64_t dim, int tables, int bits,
+                                             std::uint64_t seed);
+
+} // namespace dslide

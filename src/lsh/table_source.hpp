@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hard candidates from hash tables over the output rows [w ; b], queried with [h ; 1].
+//
+// ReLU activations share a large common direction that says nothing about the sample, so both sides are centred:
+// with m the running mean of h, queries are [h - m ; s] and rows [w ; (b + m.w) / s], which leaves the logit unchanged;
+// s = 4 rms(h - m) sets the weight of the last coordinate. m and s are frozen from one rebuild to the next.
+#pragma once
+
+#include "lsh/candidates.hpp"
+#include "lsh/tables.hpp"
+
+#include <vector>
+
+namespace dslide {
+
+/// When tables are rebuilt: gaps grow from one rebuild to the next (SLIDE, arXiv 1903.03129, section 4.2).
+struct RebuildSchedule {
+    std::int64_t next_step = 0; ///< 0-based; the first build is at step 0
+    double gap = 0;
+};
+
+class TableSource : public CandidateSource {
+public:
+    struct Settings {
+        bool centring;
+        std::int64_t rebuild_first, rebuild_max;
+        double rebuild_growth;
+        std::uint64_t seed;
+    };
+    TableSource(std::unique_ptr<HashFamily> family, std::int64_t width, const Settings &settings);
+
+    /// Takes the batch's activations into the running mean, and rebuilds if `step` (0-based) is due or `force`. Returns
+    /// whether it did.
+    bool prepare(Arena &arena, const Matrix &h, std::int64_t step, bool force, const float *weights,
+                 std::int64_t stride, std::int64_t rows, const float *bias);
+    void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) override;
+    std::size_t bytes() const override { return tables_.bytes(); }
+    const HashTables &tables() const { return tables_; }
+    HashTables &tables() { return tables_; }
+
+    /// What a checkpoint keeps besides the tables' codes.
+    struct State {
+        RebuildSchedule schedule;
+        float running_square = 0, scale = 1;
+        std::int64_t rebuilds = 0, batches = 0;
+    };
+    State &state() { return state_; }
+    std::vector<float> &running_mean() { return running_mean_; }
+    std::vector<float> &frozen_mean() { return frozen_mean_; }
+
+private:
+    void update_mean(const Matrix &h);
+    void rebuild(Arena &arena, const float *weights, std::int64_t stride, std::int64_t rows, const float *bias);
+
+    HashTables tables_;
+    Settings settings_;
+    State state_;
+    std::int64_t width_;
+    std::vector<float> running_mean_, frozen_mean_; ///< padded to the SIMD width
+    Matrix queries_;
+    Array<float> last_;
+    Array<std::uint32_t> codes_; ///< table x sample
+};
+
+} // namespace dslide

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model's part of a checkpoint. docs/checkpoint.md lists tensors and keys.
+#include "core/error.hpp"
+#include "model/meta.hpp"
+#include "model/model.hpp"
+
+#include "data/source.hpp"
+
+#include <dslide/model.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace dslide {
+namespace {
+
+constexpr std::array<const char *, 2> name_files{"labels.txt", "features.txt"};
+constexpr const char *counts_tensor = "label.counts";
+
+std::vector<std::string> split_lines(std::string_view text) {
+    std::vector<std::string> lines;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        std::string_view line = text.substr(0, end);
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        lines.emplace_back(line);
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+    return lines;
+}
+
+std::string join_lines(const std::vector<std::string> &lines) {
+    std::string text;
+    for (const std::string &line : lines) text += line + '\n';
+    return text;
+}
+
+dslide_model_options options_from(const Meta &meta) {
+    dslide_model_options o{};
+    o.struct_size = sizeof o;
+    o.n_inputs = meta.get_int("n_inputs");
+    o.n_outputs = meta.get_int("n_outputs");
+    const std::vector<std::int64_t> hidden = meta.get_ints("hidden");
+    if (hidden.empty() || hidden.size() > DSLIDE_MAX_HIDDEN)
+        fail(DSLIDE_E_FORMAT, "checkpoint: ", hidden.size(), " hidden layers, expected 1 .. ", DSLIDE_MAX_HIDDEN);
+    o.n_hidden = static_cast<std::int32_t>(hidden.size());
+    for (std::size_t i = 0; i < hidden.size(); ++i) {
+        if (hidden[i] < 1 || hidden[i] > 65536)
+            fail(DSLIDE_E_FORMAT, "checkpoint: hidden width ", hidden[i], ", expected 1 .. 65536");
+        o.hidden[i] = static_cast<std::int32_t>(hidden[i]);
+    }
+    o.seed = meta.get_uint("model_seed");
+    o.input_scale = static_cast<float>(meta.get_number("input_scale"));
+    o.output_scale = static_cast<float>(meta.get_number("output_scale"));
+    o.index_base = static_cast<std::int32_t>(meta.get_int("index_base"));
+    return o;
+}
+
+// Before memory is allocated for the shape that meta states, the tensors must confirm it: they are as large as their
+// files.
+void check_shapes(const CheckpointReader &checkpoint, const dslide_model_options &o) {
+    const auto expect = [&](const std::string &name, std::int64_t rows, std::int64_t cols) {
+        if (!checkpoint.has(name)) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is missing");
+        const TensorShape s = checkpoint.shape(name);
+        if (s.type != DType::f32 || s.rows != rows || s.cols != cols)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is ", s.rows, " x ", s.cols,
+                 ", expected fp32 ", rows, " x ", cols);
+    };
+    expect("input.weight", o.n_inputs, o.hidden[0]);
+    expect("input.bias", 1, o.hidden[0]);
+    for (int i = 1; i < o.n_hidden; ++i) {
+        expect("hidden." + std::to_string(i) + ".weight", o.hidden[i], o.hidden[i - 1]);
+        expect("hidden." + std::to_string(i) + ".bias", 1, o.hidden[i]);
+    }
+    expect("output.weight", o.n_outputs, o.hidden[o.n_hidden - 1]);
+    expect("output.bias", 1, o.n_outputs);
+}
+
+} // namespace
+
+Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoint) : cluster_(std::move(cluster)) {
+    const Meta meta(checkpoint.meta());
+    dslide_model_options stated = options_from(meta);
+    check_shapes(checkpoint, stated);
+    options_ = resolved(stated);
+    samples_seen = meta.get_int("samples_seen");
+    allocate();
+    for (const std::string &name : tensor_names()) {
+        const TensorPart t = tensor(name);
+        checkpoint.read_rows(name, 0, t.rows, const_cast<void *>(t.data), t.row_stride);
+    }
+    check_finite();
+    for (std::size_t kind = 0; kind < name_files.size(); ++kind) {
+        const auto files = checkpoint.file_names();
+        if (std::find(files.begin(), files.end(), name_files[kind]) == files.end()) continue;
+        names_[kind] = split_lines(checkpoint.read_file(name_files[kind]));
+        const std::int64_t expected = kind == DSLIDE_NAMES_LABELS ? n_outputs() : n_inputs();
+        if (static_cast<std::int64_t>(names_[kind].size()) != expected)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": ", name_files[kind], " has ", names_[kind].size(),
+                 " lines, expected ", expected);
+    }
+    if (checkpoint.has(counts_tensor)) {
+        const TensorShape s = checkpoint.shape(counts_tensor);
+        if (s.type != DType::i64 || s.rows != n_outputs() || s.cols != 1)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", counts_tensor, " is ", s.rows, " x ", s.cols,
+                 ", expected int64 ", n_outputs(), " x 1");
+        label_frequencies_.counts.resize(static_cast<std::size_t>(n_outputs()));
+        checkpoint.read_rows(counts_tensor, 0, s.rows, label_frequencies_.counts.data(), 1);
+        label_frequencies_.samples = meta.get_int("label_count_samples");
+    }
+}
+
+CheckpointContent Model::content() const {
+    check_finite();
+    Meta meta;
+    meta.set_bool("full", false);
+    meta.set_int("n_inputs", n_inputs());
+    meta.set_int("n_outputs", n_outputs());
+    meta.set_ints("hidden", {options_.hidden, options_.hidden + options_.n_hidden});
+    meta.set_uint("model_seed", options_.seed);
+    meta.set_number("input_scale", options_.input_scale);
+    meta.set_number("output_scale", options_.output_scale);
+    meta.set_int("index_base", options_.index_base);
+    meta.set_int("samples_seen", samples_seen);
+    meta.set_int("steps", 0);
+    CheckpointContent content;
+    for (const std::string &name : tensor_names()) content.tensors.push_back(tensor(name));
+    if (!label_frequencies_.counts.empty()) {
+        meta.set_int("label_count_samples", label_frequencies_.samples);
+        content.tensors.push_back(
+            {counts_tensor, DType::i64, n_outputs(), 1, 0, n_outputs(), label_frequencies_.counts.data(), 1});
+    }
+    for (std::size_t kind = 0; kind < name_files.size(); ++kind)
+        if (!names_[kind].empty()) content.files[name_files[kind]] = join_lines(names_[kind]);
+    content.meta = meta.json();
+    return content;
+}
+
+std::vector<std::string> read_names(const std::string &path, std::int64_t count) {
+    std::string text;
+    const std::unique_ptr<ByteSource> source = decompressed(Input::file(path).open());
+    std::string block(std::size_t{1} << 16, '\0');
+    try {
+        while (const std::size_t n = source->read(block.data(), block.size())) text.append(block, 0, n);
+    } catch (const DamagedInput &damage) {
+        fail(DSLIDE_E_FORMAT, path, ": ", damage.text);
+    }
+    if (text.find('\0') != std::string::npos) fail(DSLIDE_E_FORMAT, path, ": expected text, found a zero byte");
+    std::vector<std::string> names = split_lines(text);
+    if (static_cast<std::int64_t>(names.size()) != count)
+        fail(DSLIDE_E_FORMAT, path, ": ", names.size(), " names, expected one a line for each of ", count, " ids");
+    return names;
+}
+
+} // namespace dslide

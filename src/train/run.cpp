@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run.hpp"
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "predict/evaluate.hpp"
+
+#include <cstdio>
+#include <sys/resource.h>
+
+namespace dslide {
+namespace {
+
+constexpr double seconds_between_reports = 0.1;
+constexpr double seconds_of_rate = 2; ///< samples_per_second looks back about so far
+
+std::int64_t peak_rss_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string numbered(const char *kind, int digits, std::int64_t number) {
+    char name[64];
+    std::snprintf(name, sizeof name, "%s-%0*lld", kind, digits, static_cast<long long>(number));
+    return name;
+}
+
+class Run {
+public:
+    Run(Trainer &trainer, Dataset &data, const RunOptions &options)
+        : trainer_(trainer), data_(data), options_(options), store_(options.save_dir) {}
+
+    bool go(dslide_epoch_report &last);
+
+private:
+    void start();
+    void count_labels();
+    bool train_epoch(dslide_epoch_report &report);
+    void judge(dslide_epoch_report &report);
+    bool progress(const dslide_epoch_report &report);
+    void save(const std::string &name, bool is_best);
+
+    Trainer &trainer_;
+    Dataset &data_;
+    const RunOptions &options_;
+    CheckpointStore store_;
+    std::int64_t rows_ = -1;
+    double last_precision_ = -1;
+    Stopwatch since_report_;
+    double rate_seconds_ = 0, rate_samples_ = 0, rate_ = 0; ///< of the window that samples_per_second is taken over
+};
+
+void Run::start() {
+    if (!options_.save_dir.empty()) store_.prepare();
+    rows_ = data_.info().n_rows;
+    if (rows_ == 0) fail(DSLIDE_E_FORMAT, "the training set has no row");
+    const dslide_dataset_info info = data_.info();
+    if (info.n_features > trainer_.model().n_inputs())
+        fail(DSLIDE_E_ARGUMENT, "the rows have ", info.n_features, " features, the model takes ",
+             trainer_.model().n_inputs());
+    if (info.n_labels > trainer_.model().n_outputs())
+        fail(DSLIDE_E_ARGUMENT, "the rows have ", info.n_labels, " labels, the model has ",
+             trainer_.model().n_outputs(), " outputs");
+    const dslide_trainer_options &o = trainer_.options();
+    if ((o.schedule == DSLIDE_SCHEDULE_LINEAR || o.schedule == DSLIDE_SCHEDULE_COSINE) && o.total_samples == 0) {
+        if (rows_ < 0)
+            fail(DSLIDE_E_ARGUMENT, "total_samples must be set: the number of rows of a stream is not known");
+        trainer_.set_total_samples(rows_ * options_.epochs);
+    }
+    // A stream is counted as it goes by, in its first epoch.
+    if (rows_ >= 0 && !trainer_.knows_label_counts()) count_labels();
+}
+
+void Run::count_labels() {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(trainer_.model().n_outputs()));
+    std::int64_t samples = 0;
+    data_.rewind(0, true);
+    for (;;) {
+        const Batch batch = data_.next(4096);
+        if (batch.size() == 0) break;
+        const CsrRows &labels = batch.labels;
+        for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
+            ++counts[static_cast<std::size_t>(labels.col[e])];
+        samples += batch.size();
+    }
+    trainer_.set_label_counts(std::move(counts), samples);
+}
+
+bool Run::go(dslide_epoch_report &last) {
+    start();
+    RunPosition &position = trainer_.position();
+    bool stop = false;
+    while (!stop && position.epochs_done < options_.epochs) {
+        if (options_.early_stop > 0 && position.epochs_since_best >= options_.early_stop) break;
+        dslide_epoch_report report{};
+        report.struct_size = sizeof report;
+        report.epoch = static_cast<std::int32_t>(position.epochs_done + 1);
+        stop = train_epoch(report);
+        const bool cut_off = position.rows_in_epoch > 0;
+        if (cut_off) { // stopped in its middle
+            if (!options_.save_dir.empty()) save(numbered("step", 9, trainer_.steps()), false);
+            break;
+        }
+        ++position.epochs_done;
+        if (options_.eval_data)
+            judge(report);
+        else
+            report.is_best = 1;
+        report.peak_rss_bytes = peak_rss_bytes();
+        if (!options_.save_dir.empty()) {
+            const Stopwatch watch;
+            save(numbered("epoch", 6, position.epochs_done), report.is_best != 0);
+            report.save_seconds += watch.seconds();
+        }
+        last = report;
+        if (options_.on_epoch && options_.on_epoch(options_.user_data, &report) != 0) stop = true;
+    }
+    return stop;
+}
+
+void Run::judge(dslide_epoch_report &report) {
+    RunPosition &position = trainer_.position();
+    report.metrics = evaluate(trainer_.model(), *options_.eval_data, options_.eval);
+    report.eval_seconds = report.metrics.seconds;
+    report.has_metrics = 1;
+    // The best is chosen by the first cut-off, 1 by default.
+    last_precision_ = report.metrics.precision[0];
+    report.is_best = last_precision_ > position.best_precision;
+    position.epochs_since_best = report.is_best ? 0 : position.epochs_since_best + 1;
+    if (report.is_best) position.best_precision = last_precision_;
+}
+
+// Returns whether a callback asked to stop; position.rows_in_epoch is 0 if the epoch was finished all the same.
+bool Run::train_epoch(dslide_epoch_report &report) {
+    RunPosition &position = trainer_.position();
+    data_.rewind(position.epochs_done);
+    if (position.rows_in_epoch > 0) data_.skip(position.rows_in_epoch);
+    double loss_sum = 0, active_sum = 0, rows_sum = 0;
+    std::int64_t steps = 0;
+    bool stop = false;
+    for (;;) {
+        Stopwatch watch;
+        const Batch batch = data_.next(options_.batch_size);
+        report.read_seconds += watch.lap();
+        if (batch.size() == 0) break;
+        const double cpu_before = process_cpu_seconds();
+        const dslide_step_stats stats = trainer_.step(batch);
+        report.cpu_seconds += process_cpu_seconds() - cpu_before;
+        report.seconds += watch.lap();
+        ++steps;
+        position.rows_in_epoch += batch.size();
+        report.samples += batch.size();
+        loss_sum += stats.loss * static_cast<double>(batch.size());
+        active_sum += stats.active_share * static_cast<double>(batch.size());
+        rows_sum += static_cast<double>(stats.rows_touched);
+        report.rebuild_seconds += stats.seconds_rebuild;
+        report.bytes_sent += stats.bytes_sent;
+        report.learning_rate = stats.learning_rate;
+        const auto samples = static_cast<double>(report.samples);
+        report.loss = loss_sum / samples;
+        report.active_share = active_sum / samples;
+        report.rows_touched = rows_sum / static_cast<double>(steps);
+        report.step = stats.step;
+        if (options_.save_every > 0 && !options_.save_dir.empty() && stats.step % options_.save_every == 0) {
+            save(numbered("step", 9, stats.step), false);
+            report.save_seconds += watch.lap();
+        }
+        if (options_.on_progress && since_report_.seconds() >= seconds_between_reports) {
+            since_report_.lap();
+            stop = progress(report);
+            if (stop && !(rows_ >= 0 && position.rows_in_epoch >= rows_)) return true;
+        }
+    }
+    position.rows_in_epoch = 0;
+    return stop;
+}
+
+bool Run::progress(const dslide_epoch_report &report) {
+    dslide_progress p{};
+    p.struct_size = sizeof p;
+    p.epoch = report.epoch;
+    p.epochs = options_.epochs;
+    p.step = report.step;
+    p.samples_in_epoch = trainer_.position().rows_in_epoch;
+    p.samples_of_epoch = rows_;
+    p.loss = report.loss;
+    p.active_share = report.active_share;
+    p.rows_touched = report.rows_touched;
+    p.seconds = report.seconds;
+    if (report.seconds < rate_seconds_) rate_seconds_ = rate_samples_ = 0; // another epoch
+    if (rate_ == 0 || report.seconds - rate_seconds_ >= seconds_of_rate) {
+        rate_ = (static_cast<double>(report.samples) - rate_samples_) / (report.seconds - rate_seconds_);
+        rate_seconds_ = report.seconds;
+        rate_samples_ = static_cast<double>(report.samples);
+    }
+    p.samples_per_second = rate_;
+    p.seconds_left = -1;
+    if (rows_ >= 0) {
+        const auto done =
+            static_cast<double>(trainer_.position().epochs_done * rows_ + trainer_.position().rows_in_epoch);
+        p.seconds_left = (static_cast<double>(rows_) * options_.epochs - done) / rate_;
+    }
+    p.last_precision_at_1 = last_precision_;
+    return options_.on_progress(options_.user_data, &p) != 0;
+}
+
+void Run::save(const std::string &name, bool is_best) {
+    std::vector<Array<std::int32_t>> scratch;
+    store_.save(name, trainer_.content(scratch), is_best);
+}
+
+} // namespace
+
+bool run(Trainer &trainer, Dataset &data, const RunOptions &options, dslide_epoch_report &last) {
+    return Run(trainer, data, options).go(last);
+}
+
+} // namespace dslide

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.hpp"
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "layers/dense.hpp"
+#include "optim/learning_rate.hpp"
+#include "train/exact_source.hpp"
+
+#include <dslide/hashtable.h>
+
+#include <cmath>
+
+namespace dslide {
+
+Trainer::Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &options)
+    : model_(std::move(model)), options_(resolved(options, model_->options())),
+      plan_(plan_of(options_, model_->options())) {
+    make_state();
+    make_source();
+    counts_known_ = !model_->label_frequencies().counts.empty();
+    if (counts_known_)
+        shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
+    edits_seen_ = model_->edits();
+    claim_model();
+}
+
+Trainer::~Trainer() { model_->has_trainer = false; }
+
+void Trainer::claim_model() {
+    if (model_->has_trainer.exchange(true))
+        fail(DSLIDE_E_STATE, "the model has a trainer already; free that one first");
+}
+
+Trainer::LayerState Trainer::state_for(const Layer &layer, int planes) {
+    LayerState state;
+    for (int p = 0; p < planes; ++p) {
+        state.weight.emplace_back(layer.weight.data.size());
+        state.bias.emplace_back(layer.bias.size());
+    }
+    return state;
+}
+
+void Trainer::make_state() {
+    const int planes = state_planes(options_);
+    input_state_ = state_for(model_->input(), planes);
+    output_state_ = state_for(model_->output(), planes);
+    for (const Layer &layer : model_->hidden()) hidden_states_.push_back(state_for(layer, planes));
+    gradients_.resize(model_->hidden().size() + 1);
+}
+
+void Trainer::make_source() {
+    if (plan_.hard_rows == 0) return;
+    const std::int64_t rows = model_->n_outputs();
+    switch (options_.select) {
+    case DSLIDE_SELECT_ALL:
+        return;
+    case DSLIDE_SELECT_EXACT:
+        source_ = std::make_unique<ExactSource>(parameters_of(model_->output()), bias_of(model_->output()));
+        return;
+    case DSLIDE_SELECT_RANDOM:
+        source_ = std::make_unique<RandomSource>(rows, options_.seed);
+        return;
+    default:
+        const std::int32_t family = options_.select == DSLIDE_SELECT_DWTA ? DSLIDE_HASH_DWTA : DSLIDE_HASH_SIMHASH;
+        source_ = std::make_unique<TableSource>(
+            make_hash_family(family, model_->width(), options_.tables, options_.bits, options_.seed), model_->width(),
+            TableSource::Settings{!(options_.flags & DSLIDE_TRAINER_NO_CENTRING), options_.rebuild_first,
+                                  options_.rebuild_max, options_.rebuild_growth, options_.seed});
+    }
+}
+
+Trainer::Passes Trainer::passes(Layer &layer, LayerState &state) const {
+    Passes p{parameters_of(layer), bias_of(layer)};
+    for (std::size_t i = 0; i < state.weight.size(); ++i) {
+        p.weight.state[i] = state.weight[i].data();
+        p.bias.state[i] = state.bias[i].data();
+    }
+    return p;
+}
+
+void Trainer::set_label_counts(std::vector<std::int64_t> counts, std::int64_t samples) {
+    model_->label_frequencies() = {std::move(counts), samples};
+    shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
+    counts_known_ = true;
+}
+
+void Trainer::count_labels(const CsrRows &labels) {
+    LabelFrequencies &f = model_->label_frequencies();
+    f.counts.resize(static_cast<std::size_t>(model_->n_outputs()));
+    for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
+        ++f.counts[static_cast<std::size_t>(labels.col[e])];
+    f.samples += labels.n_rows;
+    if (plan_.shared > 0) shared_rows_.set_counts(f.counts, std::max(0.0f, options_.frequency_power));
+}
+
+void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &stats) {
+    Arena &arena = model_->cluster().arena();
+    Layer &output = model_->output();
+    if (plan_.shared > 0) {
+        shared_rows_.draw(plan_.shared, options_.seed, step_, active_.shared, active_.shared_log_inclusion);
+        if (!(options_.flags & DSLIDE_TRAINER_CORRECTION))
+            std::fill(active_.shared_log_inclusion.begin(), active_.shared_log_inclusion.end(), 0.0f);
+    }
+    if (TableSource *source = tables()) {
+        const Stopwatch watch;
+        const bool edited = edits_seen_ != model_->edits();
+        stats.rebuilt = source->prepare(arena, h, step_, edited, output.weight.data.data(), output.weight.stride,
+                                        output.weight.rows, output.bias.data());
+        edits_seen_ = model_->edits();
+        stats.seconds_rebuild = watch.seconds();
+    }
+    if (source_) source_->find(arena, h, step_, plan_.candidates, candidates_);
+    selection_.build(arena,
+                     {batch.labels, source_ ? &candidates_ : nullptr, plan_.random_fill,
+                      (options_.flags & DSLIDE_TRAINER_CORRECTION) != 0, options_.seed, step_, model_->n_outputs()},
+                     active_);
+}
+
+dslide_step_stats Trainer::step(const Batch &batch) {
+    model_->cluster().need_open();
+    if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; load a checkpoint");
+    dslide_step_stats stats{};
+    stats.struct_size = sizeof stats;
+    stats.step = step_;
+    stats.samples_seen = model_->samples_seen;
+    const Stopwatch whole;
+    Stopwatch phase;
+    const std::int64_t samples_after = model_->samples_seen + batch.size();
+    targets_.set(options_.loss, batch);
+    double counted = 0;
+    for (std::int64_t i = 0; i < batch.size(); ++i) counted += targets_.sample_weight[static_cast<std::size_t>(i)] > 0;
+    if (counted == 0) { // nothing to learn from: as if the batch had not come, but its samples were seen
+        stats.samples_seen = model_->samples_seen = samples_after;
+        stats.samples = batch.size();
+        return stats;
+    }
+
+    Arena &arena = model_->cluster().arena();
+    const double rate = learning_rate(options_, model_->samples_seen);
+    const Optimizer optimizer(options_, step_ + 1, rate);
+    const bool all = options_.select == DSLIDE_SELECT_ALL;
+    if (!counts_known_) count_labels(batch.labels);
+
+    model_->forward(batch.features, activations_);
+    const Matrix &h = activations_.back();
+    stats.seconds_forward = phase.lap();
+
+    const Passes output = passes(model_->output(), output_state_);
+    Matrix &dh = gradients_.back();
+    OutputCounts counts;
+    if (all) {
+        counts = dense_.forward(arena, options_.loss, batch.labels, targets_, h, output.weight, output.bias, dh);
+    } else {
+        select(batch, h, stats);
+        stats.seconds_select = phase.lap() - stats.seconds_rebuild;
+        sampled_.score(arena, active_, h, output.weight, output.bias, plan_.hard_rows);
+        counts = sampled_.gradients(arena, options_.loss, active_, batch.labels, targets_);
+        sampled_.reserve(arena, active_, h, dh);
+    }
+    if (!std::isfinite(counts.loss_sum))
+        fail(DSLIDE_E_DIVERGED, "loss is ", counts.loss_sum, " in step ", step_ + 1, " (learning rate ", rate,
+             "); no weight was changed");
+    input_backward_.prepare(arena, batch.features, model_->n_inputs());
+
+    broken_ = true;
+    if (all) {
+        dense_.update(arena, options_.loss, batch.labels, targets_, h, output.weight, output.bias, optimizer, dh);
+        stats.rows_touched = model_->n_outputs();
+    } else {
+        stats.rows_touched = sampled_.update(arena, active_, h, output.weight, output.bias, optimizer, every_row(), dh);
+    }
+    stats.seconds_output = phase.lap();
+    backward_hidden(batch, optimizer, stats);
+    broken_ = false;
+    stats.seconds_backward = phase.lap();
+
+    stats.step = ++step_;
+    stats.samples = batch.size();
+    stats.samples_seen = model_->samples_seen = samples_after;
+    stats.loss = counts.loss_sum;
+    stats.learning_rate = rate;
+    stats.active_share = counts.active_pairs / counted / static_cast<double>(model_->n_outputs());
+    stats.seconds = whole.seconds();
+    return stats;
+}
+
+void Trainer::backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats) {
+    Arena &arena = model_->cluster().arena();
+    const auto mask = [&](Matrix &dz, const Matrix &activation) {
+        for (std::int64_t i = 0; i < dz.rows; ++i) simd::kernels().relu_mask(dz.row(i), activation.row(i), dz.stride);
+    };
+    mask(gradients_.back(), activations_.back());
+    for (std::size_t i = model_->hidden().size(); i-- > 0;) {
+        const Passes layer = passes(model_->hidden()[i], hidden_states_[i]);
+        dense_backward_input(arena, gradients_[i + 1], layer.weight, gradients_[i]);
+        dense_backward_update(arena, gradients_[i + 1], activations_[i], layer.weight, layer.bias, optimizer);
+        mask(gradients_[i], activations_[i]);
+    }
+    const Passes input = passes(model_->input(), input_state_);
+    stats.features_touched =
+        input_backward_.apply(arena, batch.features, gradients_[0], input.weight, input.bias, optimizer, every_row());
+}
+
+std::int64_t Trainer::optimizer_bytes() const {
+    std::size_t bytes = 0;
+    const auto add = [&](const LayerState &state) {
+        for (const auto &plane : state.weight) bytes += plane.bytes();
+        for (const auto &plane : state.bias) bytes += plane.bytes();
+    };
+    add(input_state_);
+    add(output_state_);
+    for (const LayerState &state : hidden_states_) add(state);
+    return static_cast<std::int64_t>(bytes);
+}
+
+dslide_trainer_info Trainer::info() const {
+    dslide_trainer_info info{};
+    info.struct_size = sizeof info;
+    info.select = options_.select;
+    const TableSource *source = tables();
+    if (source) {
+        info.tables = options_.tables;
+        info.bits = options_.bits;
+        info.table_bytes = static_cast<std::int64_t>(source->bytes());
+        info.rebuilds = const_cast<TableSource *>(source)->state().rebuilds;
+    }
+    info.hard_rows = static_cast<std::int32_t>(plan_.hard_rows);
+    info.candidates = static_cast<std::int32_t>(plan_.candidates);
+    info.shared_negatives = static_cast<std::int32_t>(plan_.shared);
+    info.random_fill = static_cast<std::int32_t>(plan_.random_fill);
+    info.step = step_;
+    info.samples_seen = model_->samples_seen;
+    info.epochs_done = position_.epochs_done;
+    info.weight_bytes = model_->bytes();
+    info.optimizer_bytes = optimizer_bytes();
+    std::size_t buffers =
+        sampled_.bytes() + dense_.bytes() + input_backward_.bytes() + active_.bytes() + candidates_.row.bytes();
+    for (const Matrix &m : activations_) buffers += m.data.bytes();
+    for (const Matrix &m : gradients_) buffers += m.data.bytes();
+    info.buffer_bytes = static_cast<std::int64_t>(buffers);
+    return info;
+}
+
+} // namespace dslide

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's part of a checkpoint: options, counters, optimizer state, tables. docs/checkpoint.md lists tensors and
+// keys.
+#include "core/error.hpp"
+#include "model/meta.hpp"
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace dslide {
+namespace {
+
+constexpr const char *codes_tensor = "tables.codes";
+constexpr const char *mean_tensor = "tables.mean";
+
+// Every option by name; visit(name, field).
+template <class Options, class Visit>
+void visit_options(Options &o, Visit &&visit) {
+    visit("flags", o.flags);
+    visit("seed", o.seed);
+    visit("optimizer", o.optimizer);
+    visit("loss", o.loss);
+    visit("learning_rate", o.learning_rate);
+    visit("beta1", o.beta1);
+    visit("beta2", o.beta2);
+    visit("epsilon", o.epsilon);
+    visit("momentum", o.momentum);
+    visit("weight_decay", o.weight_decay);
+    visit("decay_mode", o.decay_mode);
+    visit("clip_value", o.clip_value);
+    visit("clip_row_norm", o.clip_row_norm);
+    visit("schedule", o.schedule);
+    visit("warmup_samples", o.warmup_samples);
+    visit("total_samples", o.total_samples);
+    visit("step_samples", o.step_samples);
+    visit("step_factor", o.step_factor);
+    visit("final_rate", o.final_rate);
+    visit("select", o.select);
+    visit("active_share", o.active_share);
+    visit("tables", o.tables);
+    visit("bits", o.bits);
+    visit("shared_negatives", o.shared_negatives);
+    visit("random_fill", o.random_fill);
+    visit("candidate_factor", o.candidate_factor);
+    visit("rebuild_first", o.rebuild_first);
+    visit("rebuild_growth", o.rebuild_growth);
+    visit("rebuild_max", o.rebuild_max);
+    visit("frequency_power", o.frequency_power);
+}
+
+struct Write {
+    Meta &meta;
+    template <class T>
+    void operator()(const std::string &name, const T &value) const {
+        if constexpr (std::is_floating_point_v<T>)
+            meta.set_number("trainer." + name, value);
+        else if constexpr (std::is_unsigned_v<T>)
+            meta.set_uint("trainer." + name, value);
+        else
+            meta.set_int("trainer." + name, value);
+    }
+};
+
+struct Read {
+    const Meta &meta;
+    template <class T>
+    void operator()(const std::string &name, T &value) const {
+        const std::string key = "trainer." + name;
+        if constexpr (std::is_floating_point_v<T>) {
+            value = static_cast<T>(meta.get_number(key));
+        } else if constexpr (std::is_unsigned_v<T>) {
+            value = static_cast<T>(meta.get_uint(key));
+        } else {
+            const std::int64_t wide = meta.get_int(key);
+            value = static_cast<T>(wide);
+            if (value != wide) fail(DSLIDE_E_FORMAT, "checkpoint: ", key, " is ", wide, ", which is out of range");
+        }
+    }
+};
+
+dslide_trainer_options options_from(const Meta &meta) {
+    if (!meta.get_bool("full"))
+        fail(DSLIDE_E_STATE, "the checkpoint is slim: it holds weights alone, training cannot go on from it");
+    dslide_trainer_options o{};
+    o.struct_size = sizeof o;
+    visit_options(o, Read{meta});
+    return o;
+}
+
+} // namespace
+
+// Every plane of optimizer state: visit(name, plane, rows, cols, stride).
+template <class Visit>
+void Trainer::visit_state(Visit &&visit) const {
+    const auto layer = [&](const std::string &name, const Layer &l, const LayerState &state) {
+        for (std::size_t p = 0; p < state.weight.size(); ++p) {
+            const std::string suffix = ".state" + std::to_string(p);
+            visit(name + ".weight" + suffix, state.weight[p], l.weight.rows, l.weight.cols, l.weight.stride);
+            visit(name + ".bias" + suffix, state.bias[p], std::int64_t{1}, l.bias_size,
+                  static_cast<std::int64_t>(state.bias[p].size()));
+        }
+    };
+    layer("input", model_->input(), input_state_);
+    layer("output", model_->output(), output_state_);
+    for (std::size_t i = 0; i < hidden_states_.size(); ++i)
+        layer("hidden." + std::to_string(i + 1), model_->hidden()[i], hidden_states_[i]);
+}
+
+CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) const {
+    if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; there is nothing sound to save");
+    CheckpointContent content = model_->content();
+    Meta meta(content.meta);
+    meta.set_bool("full", true);
+    visit_options(options_, Write{meta});
+    meta.set_int("steps", step_);
+    meta.set_bool("label_counts_known", counts_known_);
+    meta.set_int("epochs_done", position_.epochs_done);
+    meta.set_int("rows_in_epoch", position_.rows_in_epoch);
+    meta.set_number("best_precision", position_.best_precision);
+    meta.set_int("epochs_since_best", position_.epochs_since_best);
+    visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
+                    std::int64_t stride) {
+        content.tensors.push_back({name, DType::f32, rows, cols, 0, rows, plane.data(), stride});
+    });
+    TableSource *source = tables();
+    if (source && source->tables().built()) {
+        const TableSource::State &state = source->state();
+        meta.set_int("tables.next_step", state.schedule.next_step);
+        meta.set_number("tables.gap", state.schedule.gap);
+        meta.set_number("tables.running_square", state.running_square);
+        meta.set_number("tables.scale", state.scale);
+        meta.set_int("tables.rebuilds", state.rebuilds);
+        meta.set_int("tables.batches", state.batches);
+        meta.set_bool("tables.stale", edits_seen_ != model_->edits());
+        // Codes are kept row by row, not tables: a row range then says all about its rows, on any number of ranks.
+        const std::int64_t rows = model_->n_outputs(), n_tables = options_.tables;
+        scratch.emplace_back(static_cast<std::size_t>(rows * n_tables));
+        source->tables().write_codes(scratch.back().data());
+        content.tensors.push_back({codes_tensor, DType::i32, rows, n_tables, 0, rows, scratch.back().data(), n_tables});
+        const auto width = static_cast<std::int64_t>(source->running_mean().size());
+        scratch.emplace_back(static_cast<std::size_t>(2 * width));
+        auto *means = reinterpret_cast<float *>(scratch.back().data());
+        std::copy_n(source->running_mean().data(), width, means);
+        std::copy_n(source->frozen_mean().data(), width, means + width);
+        content.tensors.push_back({mean_tensor, DType::f32, 2, model_->width(), 0, 2, means, width});
+    }
+    content.meta = meta.json();
+    return content;
+}
+
+Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoint) : model_(std::move(model)) {
+    const Meta meta(checkpoint.meta());
+    options_ = resolved(options_from(meta), model_->options());
+    plan_ = plan_of(options_, model_->options());
+    step_ = meta.get_int("steps");
+    counts_known_ = meta.get_bool("label_counts_known");
+    position_ = {meta.get_int("epochs_done"), meta.get_int("rows_in_epoch"), meta.get_number("best_precision"),
+                 meta.get_int("epochs_since_best")};
+    if (step_ < 0 || position_.epochs_done < 0 || position_.rows_in_epoch < 0)
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is negative");
+    make_state();
+    make_source();
+    if (!model_->label_frequencies().counts.empty())
+        shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
+    visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
+                    std::int64_t stride) {
+        if (!checkpoint.has(name)) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is missing");
+        const TensorShape s = checkpoint.shape(name);
+        if (s.type != DType::f32 || s.rows != rows || s.cols != cols)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is ", s.rows, " x ", s.cols,
+                 ", expected fp32 ", rows, " x ", cols);
+        checkpoint.read_rows(name, 0, rows, const_cast<float *>(plane.data()), stride);
+    });
+    if (tables() && checkpoint.has(codes_tensor)) restore_tables(checkpoint);
+    edits_seen_ = model_->edits();
+    claim_model();
+}
+
+void Trainer::restore_tables(const CheckpointReader &checkpoint) {
+    const Meta meta(checkpoint.meta());
+    TableSource &source = *tables();
+    TableSource::State &state = source.state();
+    state.schedule.next_step = meta.get_int("tables.next_step");
+    state.schedule.gap = meta.get_number("tables.gap");
+    state.running_square = static_cast<float>(meta.get_number("tables.running_square"));
+    state.scale = static_cast<float>(meta.get_number("tables.scale"));
+    state.rebuilds = meta.get_int("tables.rebuilds");
+    state.batches = meta.get_int("tables.batches");
+    if (meta.get_bool("tables.stale")) state.schedule.next_step = 0;
+    const TensorShape codes = checkpoint.shape(codes_tensor),
+                      mean = checkpoint.has(mean_tensor) ? checkpoint.shape(mean_tensor) : TensorShape{};
+    if (codes.type != DType::i32 || codes.rows != model_->n_outputs() || codes.cols != options_.tables ||
+        mean.type != DType::f32 || mean.rows != 2 || mean.cols != model_->width())
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensors of the hash tables have another shape than the trainer's");
+    Array<std::int32_t> values(static_cast<std::size_t>(codes.rows * codes.cols));
+    checkpoint.read_rows(codes_tensor, 0, codes.rows, values.data(), codes.cols);
+    const std::int32_t limit = 1 << source.tables().family().bits();
+    if (std::any_of(values.begin(), values.end(), [&](std::int32_t code) { return code < 0 || code >= limit; }))
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a code in ", codes_tensor, " is not below ", limit);
+    source.tables().restore(model_->cluster().arena(), values.data(), codes.rows);
+    checkpoint.read_rows(mean_tensor, 0, 1, source.running_mean().data(), mean.cols);
+    checkpoint.read_rows(mean_tensor, 1, 2, source.frozen_mean().data(), mean.cols);
+}
+
+} // namespace dslide
