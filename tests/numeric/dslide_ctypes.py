@@ -40,6 +40,10 @@ def field_of(line, constants, structures):
 
 CONSTANTS, STRUCTURES = read_headers()
 
+# Trainer options with which every way of selection takes all rows: of two buckets a table, a row shares one with any
+# query in some of 50 tables, but for a chance of 2^-50.
+ALL_ROWS = dict(active_share=1, bits=1, tables=50, shared_negatives=-1)
+
 
 def constant(name):
     return CONSTANTS["DSLIDE_" + name]

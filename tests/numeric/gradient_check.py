@@ -10,7 +10,7 @@ the rate; 1 loses fewest digits. The loss below is written from the definitions 
 import itertools
 import sys
 
-from dslide_ctypes import Library, Model, Trainer, constant, np
+from dslide_ctypes import ALL_ROWS, Library, Model, Trainer, constant, np
 from random_rows import random_batch
 
 N_INPUTS, N_OUTPUTS, DIFFERENCE = 9, 13, 1e-5
@@ -92,7 +92,7 @@ def check(library, cluster, loss, hidden, labels, select, extreme, weighted, see
     sample_weight = sample_weight.astype(np.float32).astype(float)
 
     trainer = Trainer(model, optimizer=constant("SGD"), learning_rate=1, loss=constant(loss),
-                      select=constant("SELECT_" + select), active_share=1, shared_negatives=-1)
+                      select=constant("SELECT_" + select), **ALL_ROWS)
     stats = trainer.step(x, y, sample_weight if weighted else None)
     after = doubles(model)
     trainer.free()

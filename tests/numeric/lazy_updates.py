@@ -4,7 +4,7 @@
 
     lazy_updates.py PATH_OF_libdslide.so
 
-Each sample's active rows are its labels and the rows with the highest logits. Rows of the output layer that no sample has
+A sample's active rows are its labels and, up to the share asked for, the rows with the highest logits. Rows of the output layer that no sample has
 active and features that the batch lacks keep weights and moments; Adam's bias correction counts all steps.
 """
 import sys
@@ -43,9 +43,10 @@ class LazyRule:
 
 
 def active_rows(z, y, kept):
-    """Per sample: its labels and the `kept` highest logits."""
-    active = y > 0
-    np.put_along_axis(active, np.argsort(-z, axis=1, kind="stable")[:, :kept], True, axis=1)
+    """Of each sample `kept` rows: its labels, and of the others those with the highest logits."""
+    score = np.where(y > 0, np.inf, z)
+    active = np.zeros(z.shape, bool)
+    np.put_along_axis(active, np.argsort(-score, axis=1, kind="stable")[:, :kept], True, axis=1)
     return active
 
 
@@ -102,7 +103,7 @@ def check(library, cluster, optimizer, loss, decay, decoupled, share):
 
 def main():
     library = Library(sys.argv[1])
-    cluster = library.cluster()
+    cluster = library.cluster(threads=2)
     print(f"distance to numpy in double precision after {STEPS} steps, as a share of the distance moved (bound {BOUND:g})")
     count = failed = 0
     for optimizer in ("ADAM", "SGD", "ADAGRAD"):

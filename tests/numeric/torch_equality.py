@@ -12,7 +12,7 @@ tensor from its start.
 import itertools
 import sys
 
-from dslide_ctypes import Library, Model, Trainer, constant, np
+from dslide_ctypes import ALL_ROWS, Library, Model, Trainer, constant, np
 from learning_rates import SCHEDULES, WARM_UP_SAMPLES, schedule_options, warm_up
 from random_rows import random_batch
 from skipping import module_or_skip
@@ -124,8 +124,8 @@ def our_run(library, cluster, case, select):
     if case.schedule:
         values.update(schedule_options(SCHEDULES[case.schedule][0]), warmup_samples=WARM_UP_SAMPLES)
     trainer = Trainer(model, optimizer=constant(case.optimizer), loss=constant(case.loss), momentum=case.momentum,
-                      learning_rate=case.full_rate(), select=constant("SELECT_" + select), active_share=1,
-                      shared_negatives=-1, flags=constant("TRAINER_DENSE_UPDATES") if case.dense_updates else 0, **values)
+                      learning_rate=case.full_rate(), select=constant("SELECT_" + select),
+                      flags=constant("TRAINER_DENSE_UPDATES") if case.dense_updates else 0, **ALL_ROWS, **values)
     losses = []
     for step, (x, y, weights) in enumerate(case.batches()):
         stats = trainer.step(x, y, weights)
@@ -165,7 +165,7 @@ def all_cases():
 
 def main():
     library = Library(sys.argv[1])
-    cluster, count, failed = library.cluster(), 0, []
+    cluster, count, failed = library.cluster(threads=2), 0, []
     print(f"distance to PyTorch in double precision after {STEPS} steps, as a share of the distance moved "
           f"(bound {BOUND:g})")
     print(f"{'':40}{'torch float':>12}" + "".join(f"{select:>10}" for select in SELECTIONS))
