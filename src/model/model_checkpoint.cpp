@@ -138,7 +138,8 @@ CheckpointContent Model::content() const {
 
 std::vector<std::string> read_names(const std::string &path, std::int64_t count) {
     std::string text;
-    const std::unique_ptr<ByteSource> source = decompressed(Input::file(path).open());
+    Input input = Input::file(path); // its sources read from its descriptor
+    const std::unique_ptr<ByteSource> source = input.open();
     std::string block(std::size_t{1} << 16, '\0');
     try {
         while (const std::size_t n = source->read(block.data(), block.size())) text.append(block, 0, n);
