@@ -15,15 +15,15 @@
 namespace dslide {
 namespace {
 
-constexpr std::size_t raw_bytes = std::size_t{128} << 10;
+constexpr std::size_t buffer_bytes = std::size_t{128} << 10;
 constexpr std::uint64_t xz_memory_limit = std::uint64_t{256} << 20; // xz -9 needs 65 MiB
 
-// The raw bytes, a buffer at a time.
+// The bytes of a source, a buffer at a time.
 class RawBytes {
 public:
-    explicit RawBytes(std::unique_ptr<ByteSource> source) : source_(std::move(source)), buffer_(raw_bytes) {}
+    explicit RawBytes(std::unique_ptr<ByteSource> source) : source_(std::move(source)), buffer_(buffer_bytes) {}
 
-    /// Reads on until `count` bytes (at most raw_bytes) are there or the end is reached.
+    /// Reads on until `count` bytes (at most buffer_bytes) are there or the end is reached.
     std::string_view peek(std::size_t count) {
         while (size_ - begin_ < count && !ended_) read_more();
         return {buffer_.data() + begin_, size_ - begin_};
@@ -46,9 +46,9 @@ private:
     bool ended_ = false;
 };
 
-class PlainSource final : public ByteSource {
+class BufferedSource final : public ByteSource {
 public:
-    explicit PlainSource(RawBytes raw) : raw_(std::move(raw)) {}
+    explicit BufferedSource(RawBytes raw) : raw_(std::move(raw)) {}
     std::size_t read(char *to, std::size_t cap) override {
         const std::string_view bytes = raw_.peek(1);
         const std::size_t count = std::min(cap, bytes.size());
@@ -78,7 +78,6 @@ public:
     ~GzipSource() override { inflateEnd(&stream_); }
 
     std::size_t read(char *to, std::size_t cap) override {
-        cap = std::min<std::size_t>(cap, raw_bytes * 8); // zlib counts in 32 bits
         for (;;) {
             if (between_members_ && !next_member()) return 0;
             const std::string_view in = raw_.peek(1);
@@ -211,12 +210,17 @@ std::unique_ptr<ByteSource> decompressed(std::unique_ptr<ByteSource> source) {
     constexpr std::size_t longest_magic = 6;
     RawBytes raw(std::move(source));
     const std::string_view magic = raw.peek(longest_magic);
-    if (magic.starts_with("\x1f\x8b"sv)) return std::make_unique<GzipSource>(std::move(raw));
-    if (magic.starts_with("\xfd"
-                          "7zXZ\0"sv))
-        return std::make_unique<XzSource>(std::move(raw));
-    if (is_zstd(magic)) return std::make_unique<ZstdSource>(std::move(raw));
-    return std::make_unique<PlainSource>(std::move(raw));
+    std::unique_ptr<ByteSource> decoder;
+    if (magic.starts_with("\x1f\x8b"sv))
+        decoder = std::make_unique<GzipSource>(std::move(raw));
+    else if (magic.starts_with("\xfd"
+                               "7zXZ\0"sv))
+        decoder = std::make_unique<XzSource>(std::move(raw));
+    else if (is_zstd(magic))
+        decoder = std::make_unique<ZstdSource>(std::move(raw));
+    if (!decoder) return std::make_unique<BufferedSource>(std::move(raw));
+    // Always unpacked in pieces of one size: how many bytes come out before damage is found depends on it.
+    return std::make_unique<BufferedSource>(RawBytes(std::move(decoder)));
 }
 
 } // namespace dslide

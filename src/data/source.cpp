@@ -37,13 +37,19 @@ class DescriptorSource final : public ByteSource {
 public:
     DescriptorSource(int fd, bool seekable, off_t start, const std::string &name)
         : fd_(fd), seekable_(seekable), offset_(start), name_(name) {}
+    // Up to cap or the end, so that timing has no say in how a pipe is cut.
     std::size_t read(char *to, std::size_t cap) override {
-        ssize_t count;
-        do count = seekable_ ? ::pread(fd_, to, cap, offset_) : ::read(fd_, to, cap);
-        while (count < 0 && errno == EINTR);
-        if (count < 0) fail(DSLIDE_E_IO, "cannot read ", name_, ": ", reason(errno));
-        offset_ += count;
-        return static_cast<std::size_t>(count);
+        std::size_t total = 0;
+        while (total < cap) {
+            const ssize_t count =
+                seekable_ ? ::pread(fd_, to + total, cap - total, offset_) : ::read(fd_, to + total, cap - total);
+            if (count == 0) break;
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) fail(DSLIDE_E_IO, "cannot read ", name_, ": ", reason(errno));
+            offset_ += count;
+            total += static_cast<std::size_t>(count);
+        }
+        return total;
     }
 
 private:
