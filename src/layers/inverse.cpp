@@ -57,10 +57,11 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
     });
 
     // Each range: count its rows, then place entries. Touched rows are numbered in between.
-    Array<std::int32_t> counts(static_cast<std::size_t>(ranges * width));
+    if (static_cast<std::int64_t>(counts_.size()) < ranges * width)
+        counts_ = Array<std::int32_t>(static_cast<std::size_t>(ranges * width));
     std::vector<std::int64_t> touched_before(static_cast<std::size_t>(ranges + 1));
     arena.each(ranges, [&](std::int64_t r) {
-        std::int32_t *count = counts.data() + r * width;
+        std::int32_t *count = counts_.data() + r * width;
         std::int64_t touched = 0;
         for (std::int64_t e = range_start[static_cast<std::size_t>(r)];
              e < range_start[static_cast<std::size_t>(r + 1)]; ++e)
@@ -73,7 +74,7 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
     rows_.ensure(static_cast<std::size_t>(touched_));
     starts_.ensure(static_cast<std::size_t>(touched_ + 1));
     arena.each(ranges, [&](std::int64_t r) {
-        std::int32_t *count = counts.data() + r * width;
+        std::int32_t *count = counts_.data() + r * width;
         std::int64_t slot = touched_before[static_cast<std::size_t>(r)],
                      place = range_start[static_cast<std::size_t>(r)];
         for (std::int64_t w = 0; w < width; ++w) {
@@ -89,6 +90,7 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
             samples_[to] = entry.sample;
             positions_[to] = entry.position;
         }
+        std::fill(count, count + width, 0);
     });
     starts_[static_cast<std::size_t>(touched_)] = total;
 }

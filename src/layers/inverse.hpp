@@ -33,7 +33,7 @@ public:
     std::vector<std::int64_t> cut(std::int64_t parts) const;
 
     std::size_t bytes() const {
-        return entries_.bytes() + rows_.bytes() + starts_.bytes() + samples_.bytes() + positions_.bytes();
+        return entries_.bytes() + rows_.bytes() + counts_.bytes() + starts_.bytes() + samples_.bytes() + positions_.bytes();
     }
 
 private:
@@ -42,6 +42,7 @@ private:
     };
     Array<Entry> entries_;
     Array<std::int32_t> rows_, samples_, positions_;
+    Array<std::int32_t> counts_; ///< entries of each row, then the next one's place; zero between calls
     Array<std::int64_t> starts_;
     std::int64_t touched_ = 0;
 };

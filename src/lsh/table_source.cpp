@@ -2,11 +2,9 @@
 #include "lsh/table_source.hpp"
 
 #include "core/random.hpp"
-#include "lsh/collisions.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <tbb/enumerable_thread_specific.h>
 
 namespace dslide {
 namespace {
@@ -81,9 +79,8 @@ void TableSource::find(Arena &arena, const Matrix &h, std::int64_t step, std::in
 
     // A bucket far longer than the mean holds rows that differ from nothing: a window of it is as good.
     const std::int64_t bucket_limit = 64 + 8 * (tables_.count() >> family.bits());
-    tbb::enumerable_thread_specific<CollisionCounter> counters;
     arena.blocks(h.rows, samples_a_task, [&](std::int64_t begin, std::int64_t end) {
-        CollisionCounter &counter = counters.local();
+        CollisionCounter &counter = counters_.local();
         for (std::int64_t i = begin; i < end; ++i) {
             RandomStream random(settings_.seed, Purpose::bucket_window, static_cast<std::uint64_t>(step),
                                 static_cast<std::uint64_t>(i));

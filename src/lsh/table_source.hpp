@@ -7,8 +7,10 @@
 #pragma once
 
 #include "lsh/candidates.hpp"
+#include "lsh/collisions.hpp"
 #include "lsh/tables.hpp"
 
+#include <tbb/enumerable_thread_specific.h>
 #include <vector>
 
 namespace dslide {
@@ -60,6 +62,7 @@ private:
     Matrix queries_;
     Array<float> last_;
     Array<std::uint32_t> codes_; ///< table x sample
+    tbb::enumerable_thread_specific<CollisionCounter> counters_;
 };
 
 } // namespace dslide
