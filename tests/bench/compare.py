@@ -5,9 +5,9 @@
     compare.py SETTING --data DIR [--dslide PATH] [--threads 1] [--plot FILE.png]
 
 SETTING is a670k, small or wordnet. DIR holds SETTING_train.txt and SETTING_test.txt; for a670k and small they are made
-there if they are missing. Both sides train one after the other with the same thread count, on the same rows, and are judged
-on the same test rows after each epoch; only their training counts, not reading, evaluation or saving. The rival has the
-best learning rate and negatives that were found for it.
+there if they are missing. Both sides train one after the other with the same thread count, on the same rows, and are
+judged on the same test rows after each epoch; only their training counts, not reading, evaluation or saving. The rival
+has the best learning rate and negatives that were found for it.
 """
 import argparse
 import json
@@ -45,7 +45,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("--data", required=True, type=pathlib.Path, help="directory of the rows")
-    parser.add_argument("--dslide", type=pathlib.Path, default=ROOT / "build" / "src" / "cli" / "dslide", help="the command")
+    parser.add_argument("--dslide", type=pathlib.Path, default=ROOT / "build/src/cli/dslide", help="the command")
     parser.add_argument("--config", type=pathlib.Path, help="recipe of dslide; default: examples/recipes/SETTING.conf")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, help="of both; default: the setting's")
@@ -91,10 +91,11 @@ def run_dslide(options, files, epochs):
     config = options.config or ROOT / "examples" / "recipes" / f"{options.setting}.conf"
     with tempfile.TemporaryDirectory() as directory:
         report = os.path.join(directory, "report.jsonl")
-        command = [options.dslide, "train", "--config", config, "--train", files[0], "--test", files[1], "--epochs", epochs,
-                   "--threads", options.threads, "--eval-rows", EVALUATION_ROWS, "--seed", options.seed, "--quiet",
-                   "--json", report]
-        subprocess.run(list(map(str, command)), check=True, cwd=directory)
+        command = [options.dslide, "train", "--config", config, "--train", files[0], "--test", files[1],
+                   "--epochs", epochs, "--threads", options.threads, "--eval-rows", EVALUATION_ROWS,
+                   "--seed", options.seed, "--quiet", "--json", report]
+        # Recipes name files of the tree.
+        subprocess.run(list(map(str, command)), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
         with open(report) as lines:
             return epochs_of(lines)
 
@@ -128,7 +129,8 @@ def print_summary(options, target, sides):
     if None not in (ours["cpu_seconds_to_target"], theirs["cpu_seconds_to_target"]):
         print(f"CPU seconds to the target, torch / dslide: "
               f"{theirs['cpu_seconds_to_target'] / ours['cpu_seconds_to_target']:.2f}")
-    print(f"samples a CPU second, dslide / torch: {ours['samples_per_cpu_second'] / theirs['samples_per_cpu_second']:.2f}")
+    speed = ours["samples_per_cpu_second"] / theirs["samples_per_cpu_second"]
+    print(f"samples a CPU second, dslide / torch: {speed:.2f}")
 
 
 def plot(options, target, sides):
@@ -151,10 +153,11 @@ def plot(options, target, sides):
 def main():
     options = parse_arguments()
     setting = SETTINGS[options.setting]
-    # dslide and the recipe may be given relative to here, but dslide runs in a directory of its own.
+    # Paths may be given relative to here, but dslide runs at the top of the tree, as recipes want it.
     options.dslide, options.data = options.dslide.resolve(), options.data.resolve()
     options.config = options.config and options.config.resolve()
-    files, epochs, target = ensure_data(options, setting), options.epochs or setting.epochs, options.target or setting.target
+    files = ensure_data(options, setting)
+    epochs, target = options.epochs or setting.epochs, options.target or setting.target
     runs = {"dslide": run_dslide(options, files, epochs), "torch": run_rival(options, setting, epochs)}
     sides = {name: (run, summary(target, run)) for name, run in runs.items()}
     print_summary(options, target, sides)

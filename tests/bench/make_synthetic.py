@@ -4,14 +4,14 @@
 
     make_synthetic.py --out DIR --name NAME --n-train N --n-test N --dim D --labels C [--seed 1]
 
-writes DIR/NAME_train.txt and DIR/NAME_test.txt in the XMC text format and, unless --no-npz, the same rows as CSR arrays in
-DIR/NAME_train.npz and DIR/NAME_test.npz.
+writes DIR/NAME_train.txt and DIR/NAME_test.txt in the XMC text format and, unless --no-npz, the same rows as CSR arrays
+in DIR/NAME_train.npz and DIR/NAME_test.npz.
 
-Labels have a popularity that falls with their rank as (rank + shift)^-zipf. Neighbours in rank form clusters. A label has
-characteristic features: half are its cluster's, half its own. A row has a head label drawn by popularity and further
-labels from the same cluster or by popularity. Its tokens are characteristic features of its labels, or noise from a Zipf
-background. A feature's value is (1 + ln tf) * idf, and rows have length 1. Labels and features depend on the seed alone,
-so that the test rows come from the distribution of the training rows.
+Labels have a popularity that falls with their rank as (rank + shift)^-zipf. Neighbours in rank form clusters. A label
+has characteristic features: half are its cluster's, half its own. A row has a head label drawn by popularity and
+further labels from the same cluster or by popularity. Its tokens are characteristic features of its labels, or noise
+from a Zipf background. A feature's value is (1 + ln tf) * idf, and rows have length 1. Labels and features depend on
+the seed alone, so that the test rows come from the distribution of the training rows.
 """
 import argparse
 import os
@@ -147,7 +147,8 @@ def write_split(world, writer, split, n, stream):
     x_ptr, x_idx, x_val, y_ptr, y_idx = zip(*chunks)
     arrays = dict(x_ptr=join_offsets(x_ptr), x_idx=np.concatenate(x_idx),
                   x_val=np.concatenate(x_val).astype(np.float32) / UNIT,
-                  y_ptr=join_offsets(y_ptr), y_idx=np.concatenate(y_idx), dims=np.array([n, options.dim, options.labels]))
+                  y_ptr=join_offsets(y_ptr), y_idx=np.concatenate(y_idx),
+                  dims=np.array([n, options.dim, options.labels]))
     if not options.no_npz:
         np.savez(path + ".npz", **arrays)
     frequency = np.bincount(arrays["y_idx"], minlength=options.labels)

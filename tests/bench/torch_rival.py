@@ -5,9 +5,9 @@
     torch_rival.py PREFIX [--sampled uniform|loguniform --negatives 1000] [--hidden 128] [--rate 1e-3] [--epochs 3]
 
 PREFIX names PREFIX_train and PREFIX_test, as .npz of make_synthetic.py or as .txt in the XMC format. Sparse input, a
-hidden ReLU layer, softmax with a target spread evenly over a row's labels, Adam. Without --sampled every class takes part
-and every weight moves. With it the batch's labels meet negatives shared by the batch, whose logits are corrected by the
-logarithm of their probability of being drawn, and lazy Adam moves only the rows that took part.
+hidden ReLU layer, softmax with a target spread evenly over a row's labels, Adam. Without --sampled every class takes
+part and every weight moves. With it the batch's labels meet negatives shared by the batch, the logits are corrected by
+the logarithm of the probability of being drawn, and lazy Adam moves only the rows that took part.
 
 Prints one JSON object an epoch. Seconds are those of the steps alone: reading and evaluation are left out.
 """
@@ -25,7 +25,7 @@ EVALUATION_ROWS = 128  # at a time
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("prefix")
-    parser.add_argument("--sampled", choices=["uniform", "loguniform"], help="how negatives are drawn; default: all classes")
+    parser.add_argument("--sampled", choices=["uniform", "loguniform"], help="draw negatives so; default: all classes")
     parser.add_argument("--negatives", type=int, default=1000, help="negatives a batch")
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--batch", type=int, default=256)

@@ -67,7 +67,7 @@ def doubles(model):
 
 
 def draw_biases(rng, model, x, extreme):
-    """Sets random biases that leave every neuron away from its kink, where there is no gradient, and returns the weights.
+    """Sets random biases that leave all neurons away from their kinks, where there is no gradient; returns the weights.
 
     Extreme: all logits near -1000 but one near +80, so that exp() of a logit that is not first reduced by the largest
     overflows or vanishes."""

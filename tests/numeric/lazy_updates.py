@@ -4,8 +4,9 @@
 
     lazy_updates.py PATH_OF_libdslide.so
 
-A sample's active rows are its labels and, up to the share asked for, the rows with the highest logits. Rows of the output layer that no sample has
-active and features that the batch lacks keep weights and moments; Adam's bias correction counts all steps.
+A sample's active rows are its labels and, up to the share asked for, the rows with the highest logits. Rows of the
+output layer that no sample has active and features that the batch lacks keep weights and moments; Adam's bias
+correction counts all steps.
 """
 import sys
 
@@ -59,7 +60,8 @@ def output_gradient(loss, z, y, active):
 
 def reference_step(weights, rule, loss, x, y, kept, step):
     """Updates the weights in place; returns the share of active rows and the touched rows of the output layer."""
-    w_in, b_in, w_out, b_out = (weights[name] for name in ("input.weight", "input.bias", "output.weight", "output.bias"))
+    w_in, b_in = weights["input.weight"], weights["input.bias"]
+    w_out, b_out = weights["output.weight"], weights["output.bias"]
     h = np.maximum(x @ w_in + b_in, 0)
     z = h @ w_out.T + b_out
     active = active_rows(z, y, kept)
@@ -104,7 +106,8 @@ def check(library, cluster, optimizer, loss, decay, decoupled, share):
 def main():
     library = Library(sys.argv[1])
     cluster = library.cluster(threads=2)
-    print(f"distance to numpy in double precision after {STEPS} steps, as a share of the distance moved (bound {BOUND:g})")
+    print(f"distance to numpy in double precision after {STEPS} steps, as a share of the distance moved "
+          f"(bound {BOUND:g})")
     count = failed = 0
     for optimizer in ("ADAM", "SGD", "ADAGRAD"):
         for loss in ("SOFTMAX", "BCE"):

@@ -4,10 +4,10 @@
 
     torch_equality.py PATH_OF_libdslide.so
 
-With all rows active the library must be the dense network, whichever path selects them, and with dense updates its rules
-must be the textbook ones. PyTorch runs twice: in double precision, which we are compared with, and in float, as a
-yardstick of what rounding does to such a run. Differences are norms relative to the distance that training has moved the
-tensor from its start.
+With all rows active the library must be the dense network, whichever path selects them, and with dense updates its
+rules must be the textbook ones. PyTorch runs twice: in double precision, which we are compared with, and in float, as a
+yardstick of what rounding does to such a run. Differences are norms relative to the distance that training has moved
+the tensor from its start.
 """
 import itertools
 import sys
@@ -156,7 +156,8 @@ def all_cases():
         yield f"{optimizer} L2 decay", Case(optimizer, weight_decay=0.01, hidden=(24, 17)), ("ALL",)
         yield f"{optimizer} clipped by value", Case(optimizer, clip_value=1e-3, hidden=(24, 17)), ("ALL",)
         yield f"{optimizer} clipped by row norm", Case(optimizer, clip_row_norm=2e-3, hidden=(24, 17)), ("ALL",)
-    yield "ADAM decoupled decay", Case(weight_decay=0.1, decay_mode=constant("DECAY_DECOUPLED"), hidden=(24, 17)), ("ALL",)
+    decoupled = Case(weight_decay=0.1, decay_mode=constant("DECAY_DECOUPLED"), hidden=(24, 17))
+    yield "ADAM decoupled decay", decoupled, ("ALL",)
     for schedule in SCHEDULES:
         yield f"schedule {schedule}, warm-up", Case(schedule=schedule), ("ALL",)
     yield "ADAGRAD, lazy is dense", Case("ADAGRAD", dense_updates=False), ("ALL",)
