@@ -24,7 +24,7 @@ private="-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$work/parts 
 # shellcheck disable=SC2086
 apt-get $private -qq update
 # shellcheck disable=SC2086
-(cd "$work/source" && apt-get $private -qq source onetbb)
+(cd "$work/source" && apt-get $private -qq source onetbb) >"$work/log" 2>&1
 cmake -G Ninja -S "$(echo "$work"/source/onetbb-*/)" -B "$work/build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTBB_TEST=OFF \
     -DTBB_STRICT=OFF -DTBB_SANITIZE=thread -DTBBMALLOC_BUILD=OFF -DCMAKE_INSTALL_PREFIX="$prefix" \
     -DCMAKE_INSTALL_LIBDIR=lib >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
