@@ -626,8 +626,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dslide::simd {
 
-void add_vector_tables(std::vector<Kernels> &tables) {
+void add_vector_tables([[maybe_unused]] std::vector<Kernels> &tables) {
+#if HWY_ARCH_X86
     [[maybe_unused]] const auto supported = hwy::SupportedTargets();
+#endif
 #if HWY_TARGETS & HWY_SSE4
     if (supported & HWY_SSE4) tables.push_back(N_SSE4::table("sse4"));
 #endif
