@@ -2,20 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the results of training runs side by side, from what `dslide train --json FILE` wrote.
 
-    compare_runs.py NAME=FILE NAME=FILE...
-
-Each run is shown at its best epoch by P@1; seconds are those of training up to and with that epoch, and in all.
+    compare_runs.py NAME=FILE NAME=FILE...            each at its best epoch by P@1
+    compare_runs.py --steps NAME=FILE NAME=FILE...    steps timed by `dslide bench --json FILE`
 """
 import json
 import sys
 
 
-def epochs_of(path):
+EPOCH_ROWS = ['', 'P@1', 'P@3', 'P@5', 'best epoch', 'seconds up to it', 'seconds in all', 'CPU seconds in all', 'samples/s',
+              'active rows a sample', 'distinct rows a batch']
+STEP_ROWS = ['', 'seconds a step', 'CPU seconds a step', 'samples/s', 'active rows a sample', 'distinct rows a batch']
+
+
+def events(path, kind):
     with open(path, encoding='utf-8') as lines:
-        return [e for e in map(json.loads, lines) if e.get('event') == 'epoch']
+        found = [e for e in map(json.loads, lines) if e.get('event') == kind]
+    if not found:
+        sys.exit(f'{path}: holds no "{kind}"')
+    return found
 
 
-def column(name, epochs):
+def epoch_column(name, path):
+    epochs = events(path, 'epoch')
     best = max(range(len(epochs)), key=lambda i: epochs[i]['p_at_1'])
     at_best = epochs[best]
     total = sum(e['seconds'] for e in epochs)
@@ -27,28 +35,36 @@ def column(name, epochs):
         f'{best + 1} of {len(epochs)}',
         f'{sum(e["seconds"] for e in epochs[:best + 1]):.2f}',
         f'{total:.2f}',
-        f'{sum(e["samples"] for e in epochs) / total:,.0f}' if total > 0 else '-',
+        f'{sum(e["cpu_seconds"] for e in epochs):.2f}',
+        f'{sum(e["samples"] for e in epochs) / total:,.0f}',
         f'{100 * at_best["active_share"]:.2f} %',
         f'{at_best["rows_touched_per_batch"]:,.0f}',
     ]
 
 
-ROWS = ['', 'P@1', 'P@3', 'P@5', 'best epoch', 'seconds to it', 'seconds in all', 'samples/s', 'active rows a sample',
-        'distinct rows a batch']
+def step_column(name, path):
+    run = events(path, 'bench')[-1]
+    return [
+        name,
+        f'{run["seconds"] / run["steps"]:.3f}',
+        f'{run["cpu_seconds"] / run["steps"]:.3f}',
+        f'{run["samples_per_second"]:,.0f}',
+        f'{100 * run["active_share"]:.2f} %',
+        f'{run["rows_touched_per_batch"]:,.0f}',
+    ]
 
 
 def main():
-    columns = [ROWS]
-    for argument in sys.argv[1:]:
-        name, path = argument.split('=', 1)
-        epochs = epochs_of(path)
-        if not epochs:
-            sys.exit(f'{path}: no epoch was finished')
-        columns.append(column(name, epochs))
-    widths = [max(len(text) for text in c) for c in columns]
-    for row, texts in enumerate(zip(*columns)):
-        print('  ' + '  '.join(t.ljust(w) if i == 0 else t.rjust(w) for i, (t, w) in enumerate(zip(texts, widths))).rstrip())
-        if row == 0:
+    runs = sys.argv[1:]
+    rows, column = EPOCH_ROWS, epoch_column
+    if runs[:1] == ['--steps']:
+        runs, rows, column = runs[1:], STEP_ROWS, step_column
+    columns = [rows] + [column(*run.split('=', 1)) for run in runs]
+    widths = [max(map(len, c)) for c in columns]
+    for number, texts in enumerate(zip(*columns)):
+        cells = [t.ljust(w) if i == 0 else t.rjust(w) for i, (t, w) in enumerate(zip(texts, widths))]
+        print('  ' + '  '.join(cells).rstrip())
+        if number == 0:
             print('  ' + '-' * (sum(widths) + 2 * (len(widths) - 1)))
 
 
