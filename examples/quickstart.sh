@@ -62,7 +62,7 @@ say "the saved model: checked, loaded, judged"
 "$dslide" verify "$runs/sampled"
 "$dslide" eval --model "$runs/sampled" --test "$verb-test.txt.gz" --k 1,3,5
 
-say "predictions of the loaded model for unseen verbs, from the words of their definitions"
+say "predictions of the loaded model for unseen verbs, from the words of their definitions and lemmas (n:)"
 gzip -dc "$verb-test.txt.gz" | sed -n '2p;600p;1200p;1800p;2400p' >"$runs/rows.txt"
 "$dslide" predict --model "$runs/sampled" --input "$runs/rows.txt" --top 5 --names >"$runs/predictions.txt"
 gzip -dc "$verb-labels.txt.gz" | awk -v rows="$runs/rows.txt" -v predictions="$runs/predictions.txt" '

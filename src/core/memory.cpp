@@ -14,7 +14,9 @@ namespace {
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t simd_alignment = 64;
 
-std::size_t mapped_bytes(std::size_t bytes) { return (bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes; }
+std::size_t mapped_bytes(std::size_t bytes) {
+    return (bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
+}
 
 // A mapping aligned to 2 MiB: map one page too much, give back what sticks out on both sides.
 void *map_aligned(std::size_t bytes) {
@@ -24,7 +26,8 @@ void *map_aligned(std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(raw);
     const std::uintptr_t aligned = (begin + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
     if (aligned > begin) munmap(raw, aligned - begin);
-    if (const std::uintptr_t tail = begin + total - (aligned + bytes)) munmap(reinterpret_cast<void *>(aligned + bytes), tail);
+    if (const std::uintptr_t tail = begin + total - (aligned + bytes))
+        munmap(reinterpret_cast<void *>(aligned + bytes), tail);
     void *address = reinterpret_cast<void *>(aligned);
     madvise(address, bytes, MADV_HUGEPAGE); // a hint: where it is refused, 4 KiB pages do
     return address;
@@ -51,7 +54,8 @@ void release(void *address, std::size_t bytes) noexcept {
 
 std::size_t checked_product(std::size_t a, std::size_t b) {
     std::size_t product;
-    if (__builtin_mul_overflow(a, b, &product)) fail(DSLIDE_E_MEMORY, a, " elements of ", b, " bytes exceed the address space");
+    if (__builtin_mul_overflow(a, b, &product))
+        fail(DSLIDE_E_MEMORY, a, " elements of ", b, " bytes exceed the address space");
     return product;
 }
 
