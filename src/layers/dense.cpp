@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/dense.hpp"
 
+#include "layers/bias.hpp"
 #include "layers/gemm.hpp"
-#include "layers/sparse_input.hpp"
 
 #include <algorithm>
 
@@ -43,9 +43,7 @@ void dense_backward_update(Arena &arena, const Matrix &dz, const Matrix &x, cons
         for (std::int64_t r = begin; r < end; ++r)
             optimizer.update_row(weight, r, grad.data() + (r - begin) * weight.stride);
     });
-    Array<float> grad(static_cast<std::size_t>(dz.stride));
-    sum_rows(dz, grad.data());
-    optimizer.update_bias(bias, grad.data());
+    update_bias(dz, bias, optimizer);
 }
 
 } // namespace dslide

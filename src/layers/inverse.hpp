@@ -33,7 +33,8 @@ public:
     std::vector<std::int64_t> cut(std::int64_t parts) const;
 
     std::size_t bytes() const {
-        return entries_.bytes() + rows_.bytes() + counts_.bytes() + starts_.bytes() + samples_.bytes() + positions_.bytes();
+        return entries_.bytes() + rows_.bytes() + counts_.bytes() + starts_.bytes() + samples_.bytes() +
+               positions_.bytes();
     }
 
 private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sparse_input.hpp"
 
+#include "layers/bias.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -59,14 +61,8 @@ std::int64_t SparseInputBackward::apply(Arena &arena, const CsrRows &x, const Ma
         }
         if (every_row && last == inverse_.touched()) zero_gradient(next_row, weight.rows);
     });
-    Array<float> grad(static_cast<std::size_t>(dz.stride));
-    sum_rows(dz, grad.data());
-    optimizer.update_bias(bias, grad.data());
+    update_bias(dz, bias, optimizer);
     return inverse_.touched();
-}
-
-void sum_rows(const Matrix &dz, float *sum) {
-    for (std::int64_t i = 0; i < dz.rows; ++i) simd::kernels().axpy(1, dz.row(i), sum, dz.stride);
 }
 
 } // namespace dslide

@@ -27,7 +27,4 @@ private:
     Inverse inverse_;
 };
 
-/// Sum of the rows of dz, in a fixed order: the gradient of a bias.
-void sum_rows(const Matrix &dz, float *sum);
-
 } // namespace dslide

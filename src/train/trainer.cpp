@@ -53,7 +53,9 @@ void Trainer::make_state() {
 void Trainer::make_source() {
     if (plan_.hard_rows == 0) return;
     const std::int64_t rows = model_->n_outputs();
-    switch (options_.select) {
+    // Where every row takes part there is nothing to look for, and no table finds them all.
+    const bool look = plan_.hard_rows < rows || options_.select == DSLIDE_SELECT_ALL;
+    switch (look ? options_.select : static_cast<std::int32_t>(DSLIDE_SELECT_RANDOM)) {
     case DSLIDE_SELECT_ALL:
         return;
     case DSLIDE_SELECT_EXACT:
