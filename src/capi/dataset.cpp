@@ -37,7 +37,8 @@ dslide_status dslide_dataset_open(dslide_cluster *cluster, const char *path, con
                                   dslide_dataset **out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(out, "out");
-        open(capi::need(cluster, "cluster"), Input::file(capi::need(path, "path")), read(options), out);
+        capi::need(cluster, "cluster");
+        open(cluster, Input::file(capi::need(path, "path")), read(options), out);
     };
 }
 

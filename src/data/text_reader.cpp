@@ -77,6 +77,7 @@ TextReader::TextReader(std::shared_ptr<Arena> arena, std::unique_ptr<ByteSource>
     : arena_(std::move(arena)), source_(std::move(source)), name_(std::move(name)), rules_(rules),
       block_bytes_(block_bytes), wave_blocks_(static_cast<std::size_t>(arena_->threads()) * 2) {
     current_.blocks.resize(1);
+    take_head(current_.blocks[0]);
     if (!fill(current_.blocks[0])) {
         check_end();
         return;
@@ -114,7 +115,7 @@ bool TextReader::fill(Block &block) {
     std::copy(carry_.begin(), carry_.end(), block.bytes.begin());
     block.size = carry_.size();
     carry_.clear();
-    for (std::size_t searched = block.size, target = std::max(block_bytes_, block.size + 1);; target = block.size * 2) {
+    for (std::size_t searched = 0, target = std::max(block_bytes_, block.size + 1);; target = block.size * 2) {
         const bool more = read_until(block, target);
         const void *newline = memrchr(block.bytes.data() + searched, '\n', block.size - searched);
         searched = block.size;
@@ -152,19 +153,24 @@ void TextReader::parse(Wave &wave) {
     });
 }
 
+// Looks at the first bytes, which become the begin of the first block without their byte order mark.
+void TextReader::take_head(Block &space) {
+    constexpr std::size_t head_bytes = 16;
+    read_until(space, head_bytes);
+    std::string_view head(space.bytes.data(), space.size);
+    if (head.starts_with(byte_order_mark)) head.remove_prefix(byte_order_mark.size());
+    if (const char *binary = known_binary(head)) refuse(1, 1, std::string("expected text, found ") + binary);
+    carry_.assign(head.begin(), head.end());
+}
+
 void TextReader::take_first_line(Block &block) {
-    std::string_view text(block.bytes.data(), block.size);
-    if (text.starts_with(byte_order_mark)) {
-        block.begin = byte_order_mark.size();
-        text.remove_prefix(byte_order_mark.size());
-    }
-    if (const char *binary = known_binary(text)) refuse(1, 1, std::string("expected text, found ") + binary);
+    const std::string_view text(block.bytes.data(), block.size);
     if (rules_.format != DSLIDE_FORMAT_XMC) return;
     const std::string_view line = text.substr(0, text.find('\n'));
     header_ = read_header(line);
     if (!header_) return;
     take_header(*header_);
-    block.begin += std::min(line.size() + 1, text.size());
+    block.begin = std::min(line.size() + 1, text.size());
     ++counts_.lines;
 }
 

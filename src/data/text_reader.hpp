@@ -45,7 +45,7 @@ public:
 private:
     struct Block {
         std::vector<char> bytes;
-        std::size_t begin = 0; ///< > 0 behind a byte order mark or a header
+        std::size_t begin = 0; ///< > 0 behind a header
         std::size_t size = 0;
         BlockParser parser;
     };
@@ -58,6 +58,7 @@ private:
     void fill(Wave &wave);
     void parse(Wave &wave);
     bool read_until(Block &block, std::size_t size);
+    void take_head(Block &space);
     void take_first_line(Block &block);
     void take_header(const TextHeader &header);
     void check(const Block &block);
