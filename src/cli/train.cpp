@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoint_dirs.hpp"
 #include "cli/commands.hpp"
 #include "cli/errors.hpp"
 #include "cli/flags.hpp"
@@ -95,6 +96,8 @@ int run_train(TrainFlags &flags) {
         return exit_ok;
     }
     if (!flags.quiet) print_note(header_text(flags, setup));
+    if (!flags.quiet && flags.resume.empty() && !flags.save.empty() && !link_target(flags.save, "latest").empty())
+        print_note("save        checkpoints of an earlier run under " + flags.save + " are replaced\n");
     if (!flags.save.empty()) save_run_config(flags);
     json.write(settings_json(flags, setup));
     return train_and_report(flags, setup, json);

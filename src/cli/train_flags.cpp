@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::int64_t int32_max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t int64_max = std::numeric_limits<std::int64_t>::max();
-constexpr double tiny = 1e-30, huge = 1e30;
+constexpr std::int64_t most_samples = 1000000000000000000, most_steps = 1000000000000; // the library's limits
+constexpr double tiny = 1e-20, huge = 1e20;
 
 void set_bit(std::uint32_t &flags, std::uint32_t bit, bool on) { flags = on ? flags | bit : flags & ~bit; }
 
@@ -70,11 +71,11 @@ void add_run_flags(FlagSet &set, TrainFlags &flags) {
 void add_schedule_flags(FlagSet &set, dslide_trainer_options &options) {
     set.group("Schedule");
     set.choice("--schedule", options.schedule, schedule_choices, "Course of the learning rate (constant)");
-    set.whole("--warmup", options.warmup_samples, 1, int64_max, "The rate rises linearly over the first N samples");
+    set.whole("--warmup", options.warmup_samples, 1, most_samples, "The rate rises linearly over the first N samples");
     set.real("--final-rate", options.final_rate, 0, 1, "linear, cosine: share of --lr at the end (0)");
-    set.whole("--total-samples", options.total_samples, 1, int64_max,
+    set.whole("--total-samples", options.total_samples, 1, most_samples,
               "linear, cosine: where the fall ends (epochs x rows)");
-    set.whole("--step-samples", options.step_samples, 1, int64_max, "step: samples between two falls");
+    set.whole("--step-samples", options.step_samples, 1, most_samples, "step: samples between two falls");
     set.real("--step-factor", options.step_factor, tiny, 1, "step: factor of each fall (0.5)");
 }
 
@@ -125,10 +126,10 @@ void add_selection_flags(FlagSet &set, dslide_trainer_options &options, bool &de
                   const float power = number("--frequency-power", text, 0, 10);
                   options.frequency_power = power == 0 ? -1 : power;
               });
-    set.whole("--rebuild-first", options.rebuild_first, 1, int64_max,
+    set.whole("--rebuild-first", options.rebuild_first, 1, most_steps,
               "Steps before the first rebuild of the tables (50)");
-    set.real("--rebuild-growth", options.rebuild_growth, 1, 1e6, "Each gap is X times the last (1.1)");
-    set.whole("--rebuild-max", options.rebuild_max, 1, int64_max, "Longest gap in steps (1000)");
+    set.real("--rebuild-growth", options.rebuild_growth, 1, 1000, "Each gap is X times the last (1.1)");
+    set.whole("--rebuild-max", options.rebuild_max, 1, most_steps, "Longest gap in steps (1000)");
     set.toggle("--no-centring", "Hash activations themselves, not minus their running mean",
                [&options](bool on) { set_bit(options.flags, DSLIDE_TRAINER_NO_CENTRING, on); });
     set.toggle("--correction", "Divide sampled rows' exp(logit) by their inclusion probability",

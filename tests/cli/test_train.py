@@ -172,6 +172,16 @@ class Train(WeightsTest):
         self.assertIn('features dropped', done.stderr)
         self.assertIn('labels dropped', done.stderr)
 
+    def test_train__divergence_is_told_and_saves_nothing(self):
+        path, save = self.path('run.json'), self.path('save')
+        done = run('train', '--train', self.train, '--hidden', 8, '--optimizer', 'sgd', '--lr', 1e20, '--epochs', 3, '--json', path,
+                   '--save', save, '--quiet')
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+        result = json_lines(path)[-1]
+        self.assertEqual((result['event'], result['outcome']), ('result', 'failed'))
+        self.assertIn(result['error'], done.stderr)
+        self.assertFalse(os.path.lexists(os.path.join(save, 'latest')))
+
     def test_train__survives_a_reader_that_leaves(self):
         save = self.path('save')
         process = self.start('train', '--train', self.train, '--hidden', 8, '--epochs', 3, '--save', save)
@@ -180,6 +190,13 @@ class Train(WeightsTest):
         self.assertEqual(process.wait(SECONDS), 1)  # its result could not be printed
         self.ok('verify', save)
         self.assertTrue(os.path.isdir(os.path.join(save, 'epoch-000003')))
+
+    def test_train__says_that_it_replaces_an_earlier_run(self):
+        save = self.path('save')
+        arguments = ['train', '--train', self.train, '--hidden', 8, '--epochs', 1, '--save', save]
+        self.assertNotIn('replaced', self.ok(*arguments).stderr)
+        self.assertIn('replaced', self.ok(*arguments).stderr)
+        self.assertNotIn('replaced', self.ok('train', '--resume', save, '--save', save, '--epochs', 2).stderr)
 
     def test_train__full_disk_under_json_is_told_at_the_end(self):
         save = self.path('save')
@@ -302,6 +319,23 @@ class Interrupt(WeightsTest):
         self.ok('eval', '--model', save, '--test', self.test)
         last = [int(n) for n in re.findall(r'(?m)^epoch (\d+)/', err)][-1] if re.search(r'(?m)^epoch', err) else 1
         self.ok('train', '--resume', save, '--epochs', last + 2)
+
+    def test_interrupt__resumed_in_the_middle_equals_uninterrupted(self):
+        slow, whole = self.path('slow'), self.path('whole')
+        flags = ['train', '--train', self.train, '--hidden', 64, '--batch', 4, '--hash', 'simhash', '--tables', 4, '--bits', 3,
+                 '--epochs', 10 ** 6]
+        process = self.start(*flags, '--save', slow)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith('epoch 2/'):
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 130)
+        done = max([2] + [int(n) for n in re.findall(r'(?m)^epoch (\d+)/', err)])
+        self.ok('train', '--resume', slow, '--save', slow, '--epochs', done + 2)
+        self.ok(*flags[:-1], done + 2, '--save', whole)
+        self.assertEqual(self.exported(slow + '/latest'), self.exported(whole + '/latest'))
 
     def test_interrupt__terminate_exits_143(self):
         process = self.start_endless(self.path('save'))
