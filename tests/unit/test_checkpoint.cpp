@@ -76,7 +76,7 @@ struct Sample {
     std::vector<float> output, input;
     std::vector<std::int64_t> counts;
     std::vector<unsigned char> flags;
-    CheckpointContent content;
+    CheckpointContent content; // borrows the values above
 
     explicit Sample(int generation) {
         output.assign(static_cast<std::size_t>(output_rows * output_stride), -1.0f);
@@ -274,7 +274,8 @@ static void test_checkpoint__bad_names_and_shapes_are_refused(void **) {
     int accepted = 0;
     {
         const Scratch scratch;
-        const TensorPart good = Sample(1).content.tensors[2];
+        const Sample sample(1);
+        const TensorPart &good = sample.content.tensors[2];
         for (const char *name : {"", ".x", "a/b", "../x", "__metadata__", "manifest.json", "a b", "\xff"}) {
             TensorPart part = good;
             part.name = name;
@@ -299,7 +300,8 @@ static void test_checkpoint__a_target_that_is_no_checkpoint_is_not_touched(void 
         spill(scratch / "mine/note.txt", "dear diary");
         spill(scratch / "file", "text");
         fs::create_directory_symlink("mine", scratch / "link");
-        const CheckpointContent content = Sample(1).content;
+        const Sample sample(1);
+        const CheckpointContent &content = sample.content;
         directory = failure_of([&] { write_checkpoint(scratch / "mine", content); });
         file = failure_of([&] { write_checkpoint(scratch / "file", content); });
         link = failure_of([&] { write_checkpoint(scratch / "link", content); });
@@ -942,7 +944,8 @@ static void test_checkpoint__a_full_disk_is_an_error(void **) {
         mounted = unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                   mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") == 0;
         if (mounted) {
-            CheckpointContent large = Sample(2).content;
+            Sample sample(2);
+            CheckpointContent &large = sample.content;
             large.files["large"] = std::string(1 << 20, 'x');
             write_checkpoint(disk + "/c", Sample(1).content);
             failure = failure_of([&] { write_checkpoint(disk + "/c", large); });
@@ -966,7 +969,8 @@ static void test_checkpoint__a_file_size_limit_is_an_error(void **) {
     bool old_holds = false, clean = false;
     {
         const Scratch scratch;
-        CheckpointContent large = Sample(2).content;
+        Sample sample(2);
+        CheckpointContent &large = sample.content;
         large.files["large"] = std::string(1 << 20, 'x');
         write_checkpoint(scratch / "c", Sample(1).content);
         const auto handler = std::signal(SIGXFSZ, SIG_IGN); // else the kernel kills the process
