@@ -1,0 +1,3 @@
+module dslide/tests/ffi
+
+go 1.19
