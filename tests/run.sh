@@ -3,8 +3,8 @@
 # Installs what is missing, builds, and runs every test of every kind.
 #
 #   sh tests/run.sh             everything of a merge
-#   sh tests/run.sh --full      also what takes long: the thread sanitizer with a oneTBB built for it
-#   sh tests/run.sh --only WORD...    the groups of these names: lint release suites abi docs ffi asan clang tsan
+#   sh tests/run.sh --full      also what takes long: the thread sanitizer with a oneTBB built for it, and fuzzing
+#   sh tests/run.sh --only GROUP...    packages lint release suites abi docs ffi asan clang tsan fuzz
 #
 # Builds go to build-test/ (TEST_BUILD names another folder). The last line is `N passed, N failed, N skipped`.
 set -u
@@ -27,6 +27,7 @@ mkdir -p "$build/logs"
 : >"$build/skipped"
 passed=0 failed=0 skipped=0
 start=$(date +%s)
+fuzz_seconds=${FUZZ_SECONDS:-60}
 jobs=$(nproc 2>/dev/null || echo 2)
 python=/usr/bin/python3 # where the distribution's meson lives; another python3 may come first in PATH
 
@@ -210,6 +211,24 @@ run_tsan() {
     unset LD_LIBRARY_PATH PKG_CONFIG_PATH TSAN_OPTIONS
 }
 
+run_fuzz() {
+    group "fuzzing with libFuzzer"
+    if ! command -v clang++ >/dev/null 2>&1; then
+        why_skipped 1 "fuzz: clang is not installed"
+        return
+    fi
+    CC=clang CXX=clang++ compile "clang fuzz" 1500 "$build/fuzz" -Dbuildtype=debugoptimized -Dfuzz=true -Dcli=false \
+        -Db_sanitize=address,undefined -Db_lundef=false || return
+    for fuzzer in "$build"/fuzz/tests/fuzz/fuzz_*; do
+        [ -x "$fuzzer" ] && [ -f "$fuzzer" ] || continue
+        target=${fuzzer##*/fuzz_}
+        corpus=$build/corpus/$target # grows from run to run
+        mkdir -p "$corpus"
+        check $((fuzz_seconds + 120)) "fuzz: $target for $fuzz_seconds s" "$fuzzer" -max_total_time=$fuzz_seconds \
+            -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$build/logs/" "$corpus" "tests/fuzz/seeds/$target"
+    done
+}
+
 finish() {
     echo
     [ ! -s "$build/skipped" ] || { echo "skipped, and why:"; sort -u "$build/skipped" | sed 's/^/   /'; }
@@ -228,5 +247,7 @@ wanted docs && run_docs
 wanted ffi && run_ffi
 wanted asan && run_asan
 wanted clang && run_clang
-case $full$only in yes*|*' tsan '*) run_tsan ;; esac
+# Groups of --full alone
+case $full$only in yes | *' tsan '*) run_tsan ;; esac
+case $full$only in yes | *' fuzz '*) run_fuzz ;; esac
 finish
