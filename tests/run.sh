@@ -136,7 +136,7 @@ run_suites() {
         suites "release, $suite" "$build/release" 900 --suite "$suite"
     done
     suites "release, others" "$build/release" 900 --no-suite unit --no-suite capi --no-suite cli --no-suite numeric \
-        --no-suite examples --no-suite kill --no-suite fuzz
+        --no-suite examples --no-suite kill --no-suite fuzz --no-suite ffi
 }
 
 run_abi() {
@@ -158,22 +158,19 @@ run_docs() {
     fi
 }
 
-# Programs in other languages: each folder's run.sh gets the installed tree and the data, and exits 77 to be skipped.
+# Programs in other languages, and the bindings: a binding's run-tests.sh gets the installed tree and the data, and exits
+# with 77 to be skipped.
 run_ffi() {
     group "programs in other languages"
-    if [ ! -e "$build/prefix/lib/pkgconfig/dslide.pc" ]; then
-        check 120 "ffi: install" sh tests/abi/check.sh install_tree "$build/release" || return
-    fi
-    found=no
-    for script in tests/ffi/*/run.sh bindings/*/run-tests.sh; do
+    suites "ffi" "$build/release" 900 --suite ffi
+    for script in bindings/*/run-tests.sh; do
         [ -e "$script" ] || continue
-        found=yes
-        mkdir -p "$build/ffi"
-        check 300 "ffi: $(dirname "$script")" env DSLIDE_PREFIX="$build/prefix" DSLIDE_DATA="$root/examples/data" \
-            DSLIDE_WORK="$build/ffi" PKG_CONFIG_PATH="$build/prefix/lib/pkgconfig" LD_LIBRARY_PATH="$build/prefix/lib" \
-            sh "$script"
+        [ -e "$build/prefix/lib/pkgconfig/dslide.pc" ] || sh tests/abi/check.sh install_tree "$build/release"
+        mkdir -p "$build/bindings"
+        check 600 "$(dirname "$script")" env DSLIDE_PREFIX="$build/prefix" DSLIDE_DATA="$root/examples/data" \
+            DSLIDE_WORK="$build/bindings" PKG_CONFIG_PATH="$build/prefix/lib/pkgconfig" \
+            LD_LIBRARY_PATH="$build/prefix/lib" sh "$script"
     done
-    [ $found = yes ] || why_skipped 1 "ffi: no program yet"
 }
 
 run_asan() {
