@@ -59,12 +59,19 @@ T read_options(const T *given, const T &defaults, const char *name) {
     return options;
 }
 
-/// The result for the caller: as much of it as the caller's struct has room for, its struct_size kept.
+/// Refuses a struct for results that has no size; to be called before work that cannot be taken back.
 template <class T>
-void write_result(const T &result, T *out, const char *name) {
+void check_result(const T *out, const char *name) {
     const auto size = need(out, name)->struct_size;
     if (size < sizeof out->struct_size)
         fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, ", expected sizeof(*", name, ")");
+}
+
+/// The result for the caller: as much of it as the caller's struct has room for, its struct_size kept.
+template <class T>
+void write_result(const T &result, T *out, const char *name) {
+    check_result(out, name);
+    const auto size = out->struct_size;
     std::memcpy(out, &result, size < sizeof(T) ? size : sizeof(T));
     out->struct_size = size;
 }

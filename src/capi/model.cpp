@@ -166,10 +166,11 @@ dslide_status dslide_model_tensor_shape(const dslide_model *model, const char *n
 dslide_status dslide_model_get_rows(const dslide_model *model, const char *name, int64_t row_begin, int64_t n_rows,
                                     float *out) noexcept {
     return DSLIDE_BOUNDARY {
-        const TensorPart t = capi::need(model, "model")->impl->tensor(capi::need(name, "name"));
+        const Model &m = *capi::need(model, "model")->impl;
+        const TensorPart t = m.tensor(capi::need(name, "name"));
+        m.cluster().need_open();
         if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
-            fail(DSLIDE_E_ARGUMENT, "rows ", row_begin, " .. ", row_begin + n_rows, " of \"", name, "\", which has ",
-                 t.rows);
+            fail(DSLIDE_E_ARGUMENT, n_rows, " rows from ", row_begin, " on of \"", name, "\", which has ", t.rows);
         if (n_rows > 0) capi::need(out, "out");
         const auto *data = static_cast<const float *>(t.data) + row_begin * t.row_stride;
         for (std::int64_t r = 0; r < n_rows; ++r) std::copy_n(data + r * t.row_stride, t.cols, out + r * t.cols);
@@ -181,6 +182,7 @@ dslide_status dslide_model_set_rows(dslide_model *model, const char *name, int64
     return DSLIDE_BOUNDARY {
         capi::need(model, "model");
         if (n_rows > 0) capi::need(data, "data");
+        model->impl->cluster().need_open();
         model->impl->set_rows(capi::need(name, "name"), row_begin, n_rows, data);
     };
 }
@@ -196,7 +198,7 @@ dslide_status dslide_model_evaluate(const dslide_model *model, dslide_dataset *d
     return DSLIDE_BOUNDARY {
         capi::need(model, "model");
         capi::need(dataset, "dataset");
-        capi::need(out, "out");
+        capi::check_result(out, "out");
         model->impl->cluster().need_open();
         capi::write_result(
             evaluate(*model->impl, *dataset->impl, capi::read_options(options, dslide_eval_options{}, "options")), out,

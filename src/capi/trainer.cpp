@@ -10,6 +10,9 @@ using namespace dslide;
 
 namespace {
 
+constexpr std::int64_t most_batch_rows = 1 << 20;
+constexpr std::int64_t most_data_bytes = std::int64_t{1} << 60; // sums of estimates stay below 2^63
+
 dslide_trainer_options read(const dslide_trainer_options *options) {
     return capi::read_options(options, dslide_trainer_options{}, "options");
 }
@@ -20,8 +23,8 @@ RunOptions read(const dslide_run_options *given) {
     run.epochs = o.epochs == 0 ? 1 : o.epochs;
     run.batch_size = o.batch_size == 0 ? 256 : o.batch_size;
     if (run.epochs < 1) fail(DSLIDE_E_ARGUMENT, "epochs is ", run.epochs, ", expected >= 1");
-    if (run.batch_size < 1 || run.batch_size > 1 << 20)
-        fail(DSLIDE_E_ARGUMENT, "batch_size is ", run.batch_size, ", expected 1 .. 1048576");
+    if (run.batch_size < 1 || run.batch_size > most_batch_rows)
+        fail(DSLIDE_E_ARGUMENT, "batch_size is ", run.batch_size, ", expected 1 .. ", most_batch_rows);
     if (o.early_stop < 0) fail(DSLIDE_E_ARGUMENT, "early_stop is ", o.early_stop, ", expected >= 0");
     if (o.early_stop > 0 && !o.eval_data) fail(DSLIDE_E_ARGUMENT, "early_stop needs eval_data");
     if (o.save_every < 0) fail(DSLIDE_E_ARGUMENT, "save_every is ", o.save_every, ", expected >= 0");
@@ -54,8 +57,10 @@ dslide_status dslide_estimate_memory(const dslide_model_options *model, const ds
                                      int64_t batch_size, int64_t data_bytes, dslide_memory_estimate *out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(model, "model");
-        if (batch_size < 1) fail(DSLIDE_E_ARGUMENT, "batch_size is ", batch_size, ", expected >= 1");
-        if (data_bytes < 0) fail(DSLIDE_E_ARGUMENT, "data_bytes is ", data_bytes, ", expected >= 0");
+        if (batch_size < 1 || batch_size > most_batch_rows)
+            fail(DSLIDE_E_ARGUMENT, "batch_size is ", batch_size, ", expected 1 .. ", most_batch_rows);
+        if (data_bytes < 0 || data_bytes > most_data_bytes)
+            fail(DSLIDE_E_ARGUMENT, "data_bytes is ", data_bytes, ", expected 0 .. ", most_data_bytes);
         const dslide_model_options shape = resolved(capi::read_options(model, dslide_model_options{}, "model"));
         const dslide_trainer_options options =
             resolved(capi::read_options(trainer, dslide_trainer_options{}, "trainer"), shape);
@@ -90,8 +95,9 @@ dslide_status dslide_trainer_load(dslide_cluster *cluster, const char *dir, dsli
 
 dslide_status dslide_trainer_save(dslide_trainer *trainer, const char *dir) noexcept {
     return DSLIDE_BOUNDARY {
-        const Trainer &t = *capi::need(trainer, "trainer")->impl;
+        Trainer &t = *capi::need(trainer, "trainer")->impl;
         capi::need(dir, "dir");
+        t.model().cluster().need_open();
         std::vector<Array<std::int32_t>> scratch;
         write_checkpoint(dir, t.content(scratch));
     };
@@ -132,6 +138,7 @@ dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view
                                   dslide_step_stats *stats) noexcept {
     return DSLIDE_BOUNDARY {
         Trainer &t = *capi::need(trainer, "trainer")->impl;
+        if (stats) capi::check_result(stats, "stats"); // only now: a bad call must not apply the step
         const capi::CheckedRows x(features, "features", t.model().n_inputs()),
             y(labels, "labels", t.model().n_outputs());
         capi::check_same_rows(x.rows(), y.rows());
@@ -148,6 +155,7 @@ dslide_status dslide_trainer_run(dslide_trainer *trainer, dslide_dataset *data, 
         capi::need(trainer, "trainer");
         capi::need(data, "data");
         trainer->impl->model().cluster().need_open();
+        if (last) capi::check_result(last, "last");
         dslide_epoch_report report{};
         const bool stopped = run(*trainer->impl, *data->impl, read(options), report);
         if (last && report.epoch > 0) capi::write_result(report, last, "last");

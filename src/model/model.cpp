@@ -148,8 +148,7 @@ TensorPart Model::tensor(const std::string &name) const {
 void Model::set_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data) {
     const TensorPart t = tensor(name);
     if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
-        fail(DSLIDE_E_ARGUMENT, "rows ", row_begin, " .. ", row_begin + n_rows, " of \"", name, "\", which has ",
-             t.rows);
+        fail(DSLIDE_E_ARGUMENT, n_rows, " rows from ", row_begin, " on of \"", name, "\", which has ", t.rows);
     for (std::int64_t i = 0; i < n_rows * t.cols; ++i)
         if (!std::isfinite(data[i]))
             fail(DSLIDE_E_ARGUMENT, "data: value ", data[i], " in row ", row_begin + i / t.cols, " of \"", name,
