@@ -88,7 +88,7 @@ typedef struct dslide_trainer_options {
     float final_rate;       /**< LINEAR, COSINE: share of learning_rate at the end, in [0, 1] */
     int32_t select;         /**< DSLIDE_SELECT_* */
     float active_share;     /**< target share of rows a sample, in (0, 1]; 0: chosen from the shape */
-    int32_t tables;         /**< L, 1 .. 1,024; 0: chosen from the shape */
+    int32_t tables;         /**< L, 1 .. 255; 0: chosen from the shape */
     int32_t bits;           /**< of a bucket number, 1 .. 24; 0: chosen from the shape */
     int32_t
         shared_negatives;   /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: chosen */
@@ -164,8 +164,8 @@ DSLIDE_API void dslide_trainer_options_init(dslide_trainer_options *options) DSL
 /** Estimate peak memory of a run. Local; any thread.
  * @param model       shape
  * @param trainer     NULL: the defaults
- * @param batch_size  >= 1
- * @param data_bytes  what resident data sets take (dslide_dataset_info.resident_bytes)
+ * @param batch_size  1 .. 1,048,576
+ * @param data_bytes  what resident data sets take (dslide_dataset_info.resident_bytes), at most 2^60
  * @param out         struct_size must be set
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
@@ -302,10 +302,10 @@ typedef struct dslide_epoch_report {
  * @return 0 to go on; anything else stops after this step with DSLIDE_E_STOPPED */
 typedef int32_t (*dslide_progress_fn)(void *user_data, const dslide_progress *progress);
 
-/** Called after each epoch, after evaluation and before its checkpoint is written.
+/** Called after each epoch, after evaluation and after its checkpoint was written.
  * @param user_data  as given
  * @param report     valid during the call
- * @return 0 to go on; anything else stops after the checkpoint with DSLIDE_E_STOPPED */
+ * @return 0 to go on; anything else stops with DSLIDE_E_STOPPED */
 typedef int32_t (*dslide_epoch_fn)(void *user_data, const dslide_epoch_report *report);
 
 /** How a run goes. */
