@@ -29,10 +29,11 @@ Optimizer::Optimizer(const dslide_trainer_options &o, std::int64_t step, double 
     const float l2 = decoupled ? 0 : o.weight_decay;
     const float shrink = decoupled ? static_cast<float>(1 - rate * o.weight_decay) : 1;
     const float lr = static_cast<float>(rate);
-    adam_ = {o.beta1,
-             o.beta2,
-             static_cast<float>(rate / (1 - std::pow(static_cast<double>(o.beta1), t))),
-             static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(o.beta2), t))),
+    const float beta1 = std::max(0.0f, o.beta1), beta2 = std::max(0.0f, o.beta2); // negative: 0, as 0 is the default
+    adam_ = {beta1,
+             beta2,
+             static_cast<float>(rate / (1 - std::pow(static_cast<double>(beta1), t))),
+             static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(beta2), t))),
              o.epsilon,
              l2,
              shrink};

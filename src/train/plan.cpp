@@ -65,7 +65,9 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
     check_enum(o.select, DSLIDE_SELECT_ALL, "select");
     if (o.seed == 0) o.seed = default_seed;
     if (o.learning_rate == 0) o.learning_rate = 1e-3f;
-    check_range(o.learning_rate, 1e-30, largest, "learning_rate");
+    // As far as set_learning_rate() goes, or a checkpoint could not be loaded after it.
+    if (!(o.learning_rate > 0 && std::isfinite(o.learning_rate)))
+        fail(DSLIDE_E_ARGUMENT, "learning_rate is ", o.learning_rate, ", expected > 0 and finite");
     const auto momentum_like = [](float &value, float standard, const char *name) {
         if (value == 0) value = standard;
         if (value == 1 || !(value < 1)) fail(DSLIDE_E_ARGUMENT, name, " is ", value, ", expected below 1");
