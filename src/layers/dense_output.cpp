@@ -98,6 +98,10 @@ void DenseOutput::update(Arena &arena, std::int32_t loss, const CsrRows &labels,
             for (std::int64_t i = 0; i < samples_; ++i) {
                 float *row = g + i * block_rows;
                 const float sample_weight = targets.sample_weight[static_cast<std::size_t>(i)];
+                if (sample_weight == 0) { // not by a product: the scores may be infinite
+                    std::fill(row, row + (end - begin), 0.0f);
+                    continue;
+                }
                 const PartialLoss &piece = partial_[static_cast<std::size_t>(b * samples_ + i)];
                 simd::kernels().scale(
                     row, gradient_factor(loss, piece, total_[static_cast<std::size_t>(i)], sample_weight), end - begin);

@@ -29,6 +29,7 @@ void TableSource::update_mean(const Matrix &h) {
     double square = 0;
     for (std::int64_t i = 0; i < h.rows; ++i) square += k.dot(h.row(i), h.row(i), h.stride);
     square = square / static_cast<double>(h.rows) - k.dot(mean.data(), mean.data(), h.stride);
+    if (!std::isfinite(square)) return; // such a batch diverges; the mean must not remember it
     const float keep = state_.batches == 0 ? 0 : mean_decay;
     for (std::size_t j = 0; j < mean.size(); ++j) running_mean_[j] = keep * running_mean_[j] + (1 - keep) * mean[j];
     state_.running_square = keep * state_.running_square + (1 - keep) * static_cast<float>(std::max(square, 0.0));

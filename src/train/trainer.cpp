@@ -10,9 +10,17 @@
 
 #include <dslide/hashtable.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace dslide {
+namespace {
+
+bool all_finite(const Matrix &m) {
+    return std::all_of(m.row(0), m.row(m.rows), [](float x) { return std::isfinite(x); });
+}
+
+} // namespace
 
 Trainer::Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &options)
     : model_(std::move(model)), options_(resolved(options, model_->options())),
@@ -143,9 +151,12 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     const double rate = learning_rate(options_, model_->samples_seen);
     const Optimizer optimizer(options_, step_ + 1, rate);
     const bool all = options_.select == DSLIDE_SELECT_ALL;
-    if (!counts_known_) count_labels(batch.labels);
-
     model_->forward(batch.features, activations_);
+    for (const Matrix &activation : activations_)
+        if (!all_finite(activation))
+            fail(DSLIDE_E_DIVERGED, "an activation is not finite in step ", step_ + 1, " (learning rate ", rate,
+                 "); no weight was changed");
+    if (!counts_known_) count_labels(batch.labels);
     const Matrix &h = activations_.back();
     stats.seconds_forward = phase.lap();
 
