@@ -172,8 +172,8 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
                  ", expected fp32 ", rows, " x ", cols);
         checkpoint.read_rows(name, 0, rows, const_cast<float *>(plane.data()), stride);
     });
-    if (tables() && checkpoint.has(codes_tensor)) restore_tables(checkpoint);
     edits_seen_ = model_->edits();
+    if (tables() && checkpoint.has(codes_tensor)) restore_tables(checkpoint);
     claim_model();
 }
 
@@ -187,7 +187,8 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     state.scale = static_cast<float>(meta.get_number("tables.scale"));
     state.rebuilds = meta.get_int("tables.rebuilds");
     state.batches = meta.get_int("tables.batches");
-    if (meta.get_bool("tables.stale")) state.schedule.next_step = 0;
+    // Another number than the model's brings about the rebuild that the saving trainer was going to make.
+    edits_seen_ = model_->edits() - meta.get_bool("tables.stale");
     const TensorShape codes = checkpoint.shape(codes_tensor),
                       mean = checkpoint.has(mean_tensor) ? checkpoint.shape(mean_tensor) : TensorShape{};
     if (codes.type != DType::i32 || codes.rows != model_->n_outputs() || codes.cols != options_.tables ||
