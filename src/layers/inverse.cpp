@@ -47,6 +47,9 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
     entries_.ensure(static_cast<std::size_t>(total));
     samples_.ensure(static_cast<std::size_t>(total));
     positions_.ensure(static_cast<std::size_t>(total));
+    const std::int64_t most_touched = std::min(total, n_rows);
+    rows_.ensure(static_cast<std::size_t>(most_touched));
+    starts_.ensure(static_cast<std::size_t>(most_touched + 1));
 
     arena.each(chunks, [&](std::int64_t c) {
         std::int64_t *next = offset.data() + c * ranges;
@@ -56,7 +59,8 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
         });
     });
 
-    // Each range: count its rows, then place entries. Touched rows are numbered in between.
+    // Each range: count its rows, then place entries. Touched rows are numbered in between. No memory is claimed from
+    // the first count on: a failure would leave counts behind.
     if (static_cast<std::int64_t>(counts_.size()) < ranges * width)
         counts_ = Array<std::int32_t>(static_cast<std::size_t>(ranges * width));
     std::vector<std::int64_t> touched_before(static_cast<std::size_t>(ranges + 1));
@@ -71,8 +75,6 @@ void Inverse::build(Arena &arena, const SampleLists &lists, std::int64_t n_rows)
     for (std::int64_t r = 0; r < ranges; ++r)
         touched_before[static_cast<std::size_t>(r + 1)] += touched_before[static_cast<std::size_t>(r)];
     touched_ = touched_before[static_cast<std::size_t>(ranges)];
-    rows_.ensure(static_cast<std::size_t>(touched_));
-    starts_.ensure(static_cast<std::size_t>(touched_ + 1));
     arena.each(ranges, [&](std::int64_t r) {
         std::int32_t *count = counts_.data() + r * width;
         std::int64_t slot = touched_before[static_cast<std::size_t>(r)],

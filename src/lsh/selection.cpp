@@ -10,8 +10,19 @@
 namespace dslide {
 
 namespace {
+
 constexpr std::int64_t samples_a_task = 16;
-}
+
+/// Takes the marks of shared rows away again, also after an exception.
+struct Unmark {
+    Array<std::int32_t> &index;
+    const std::vector<std::int32_t> &rows;
+    ~Unmark() {
+        for (const std::int32_t row : rows) index[static_cast<std::size_t>(row)] = 0;
+    }
+};
+
+} // namespace
 
 void Selection::build(Arena &arena, const SelectionInput &input, ActiveSet &active) {
     const CsrRows &labels = input.labels;
@@ -29,6 +40,7 @@ void Selection::build(Arena &arena, const SelectionInput &input, ActiveSet &acti
             : 0.0f;
     if (static_cast<std::int64_t>(shared_index_.size()) < input.rows)
         shared_index_ = Array<std::int32_t>(static_cast<std::size_t>(input.rows));
+    const Unmark unmark{shared_index_, active.shared};
     for (std::size_t s = 0; s < active.shared.size(); ++s)
         shared_index_[static_cast<std::size_t>(active.shared[s])] = static_cast<std::int32_t>(s + 1);
 
@@ -77,7 +89,6 @@ void Selection::build(Arena &arena, const SelectionInput &input, ActiveSet &acti
             active.end[s] = next - active.row.data();
         }
     });
-    for (const std::int32_t row : active.shared) shared_index_[static_cast<std::size_t>(row)] = 0;
 }
 
 } // namespace dslide
