@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lsh/collisions.hpp"
 
+#include "simd/kernels.hpp"
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,6 +10,10 @@
 namespace dslide {
 
 void CollisionCounter::count(std::span<const std::int32_t> ids) {
+    if (!notes_ids_) {
+        for (const std::int32_t id : ids) ++count_[static_cast<std::size_t>(id)];
+        return;
+    }
     if (touched_.size() < n_touched_ + ids.size()) touched_.resize(2 * (n_touched_ + ids.size()));
     // Without a branch: the id is always written, and stays only if it was new.
     std::size_t n = n_touched_;
@@ -18,15 +24,11 @@ void CollisionCounter::count(std::span<const std::int32_t> ids) {
     n_touched_ = n;
 }
 
-std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32_t *codes, std::int64_t code_stride,
-                                     std::int64_t want, std::int64_t bucket_limit, RandomStream &random,
-                                     std::int32_t *out, std::int32_t *collisions) {
-    count_.resize(static_cast<std::size_t>(tables.count()));
-    n_touched_ = 0;
-    const int n_tables = tables.family().tables();
-    for (int t = 0; t < n_tables; ++t) {
+void CollisionCounter::count_all(const HashTables &tables, const std::uint32_t *codes, std::int64_t code_stride,
+                                 std::int64_t bucket_limit, RandomStream &random) {
+    const auto limit = static_cast<std::size_t>(bucket_limit);
+    for (int t = 0; t < tables.family().tables(); ++t) {
         const auto ids = tables.bucket(t, codes[t * code_stride]);
-        const auto limit = static_cast<std::size_t>(bucket_limit);
         if (ids.size() <= limit) {
             count(ids);
             continue;
@@ -35,43 +37,73 @@ std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32
         count(ids.subspan(start, head));
         count(ids.first(limit - head));
     }
+}
 
-    std::array<std::int64_t, max_tables + 1> histogram{};
-    for (std::size_t i = 0; i < n_touched_; ++i) ++histogram[count_[static_cast<std::size_t>(touched_[i])]];
-    // Everything above `cut` is taken, and `at_cut` of those with exactly `cut` collisions.
-    int cut = n_tables;
-    std::int64_t above = 0;
-    while (cut > 0 && above + histogram[static_cast<std::size_t>(cut)] <= want)
-        above += histogram[static_cast<std::size_t>(cut--)];
-    const std::int64_t tied = cut > 0 ? histogram[static_cast<std::size_t>(cut)] : 0,
-                       at_cut = std::min(tied, want - above);
+std::int64_t CollisionCounter::at_least(std::uint8_t level) const {
+    if (!notes_ids_)
+        return simd::kernels().count_bytes_from(count_.data(), static_cast<std::int64_t>(count_.size()), level);
+    return std::count_if(touched_.begin(), touched_.begin() + static_cast<std::ptrdiff_t>(n_touched_),
+                         [&](std::int32_t id) { return count_[static_cast<std::size_t>(id)] >= level; });
+}
+
+void CollisionCounter::list(std::uint8_t level) {
+    if (notes_ids_) {
+        found_.clear();
+        for (std::size_t i = 0; i < n_touched_; ++i)
+            if (count_[static_cast<std::size_t>(touched_[i])] >= level) found_.push_back(touched_[i]);
+    } else {
+        found_.resize(count_.size());
+        found_.resize(static_cast<std::size_t>(simd::kernels().find_bytes_from(
+            count_.data(), static_cast<std::int64_t>(count_.size()), level, found_.data())));
+    }
+}
+
+void CollisionCounter::clear() {
+    if (notes_ids_)
+        for (std::size_t i = 0; i < n_touched_; ++i) count_[static_cast<std::size_t>(touched_[i])] = 0;
+    else
+        std::fill(count_.begin(), count_.end(), std::uint8_t{0});
+    n_touched_ = 0;
+}
+
+std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32_t *codes, std::int64_t code_stride,
+                                     std::int64_t want, std::int64_t bucket_limit, RandomStream &random,
+                                     std::int32_t *out, std::int32_t *collisions) {
+    const int n_tables = tables.family().tables();
+    count_.resize(static_cast<std::size_t>(tables.count()));
+    notes_ids_ = 16 * n_tables < static_cast<std::int64_t>(tables.buckets()); // fewer than a sixteenth of all collide
+    count_all(tables, codes, code_stride, bucket_limit, random);
+
+    // Everything above `cut` collisions is taken, and as many of those with exactly `cut` as there is room for.
+    int low = 0, high = n_tables; // at_least(high + 1) <= want
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (at_least(static_cast<std::uint8_t>(middle + 1)) <= want)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    const int cut = high;
+    list(static_cast<std::uint8_t>(std::max(cut, 1)));
+
+    // A counting sort from the most collisions down.
+    std::array<std::int64_t, max_tables + 1> place{};
+    for (const std::int32_t id : found_) ++place[count_[static_cast<std::size_t>(id)]];
+    const std::int64_t tied = cut > 0 ? place[static_cast<std::size_t>(cut)] : 0;
+    const std::int64_t above = static_cast<std::int64_t>(found_.size()) - tied, at_cut = std::min(tied, want - above);
     const std::int64_t window =
         tied > at_cut ? static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(tied))) : 0;
-
-    // Places for each count, from the most collisions down: a counting sort, stable in the order of first collision.
-    std::array<std::int64_t, max_tables + 1> place{};
     std::int64_t next = 0;
-    for (int c = n_tables; c > cut; --c) {
-        place[static_cast<std::size_t>(c)] = next;
-        next += histogram[static_cast<std::size_t>(c)];
-    }
-    std::int64_t seen_tied = 0, taken = above;
-    for (std::size_t i = 0; i < n_touched_; ++i) {
-        const std::int32_t id = touched_[i];
-        const int c = std::exchange(count_[static_cast<std::size_t>(id)], std::uint8_t{0});
-        std::int64_t at;
-        if (c > cut) {
-            at = place[static_cast<std::size_t>(c)]++;
-        } else if (c == cut && c > 0) {
-            const std::int64_t from_window = (seen_tied++ - window + tied) % tied;
-            if (from_window >= at_cut) continue;
-            at = taken++;
-        } else {
-            continue;
-        }
+    for (int c = n_tables; c >= std::max(cut, 1); --c) next += std::exchange(place[static_cast<std::size_t>(c)], next);
+    std::int64_t seen_tied = 0;
+    for (const std::int32_t id : found_) {
+        const int c = count_[static_cast<std::size_t>(id)];
+        if (c == cut && (seen_tied++ - window + tied) % tied >= at_cut) continue;
+        const std::int64_t at = place[static_cast<std::size_t>(c)]++;
         out[at] = id;
         if (collisions) collisions[at] = c;
     }
+    clear();
     return above + at_cut;
 }
 

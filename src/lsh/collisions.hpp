@@ -24,11 +24,20 @@ public:
                        std::int32_t *collisions = nullptr);
 
 private:
+    void count_all(const HashTables &tables, const std::uint32_t *codes, std::int64_t code_stride,
+                   std::int64_t bucket_limit, RandomStream &random);
     void count(std::span<const std::int32_t> ids);
+    std::int64_t at_least(std::uint8_t level) const; ///< how many collided so often
+    void list(std::uint8_t level);                   ///< ... and which: to found_
+    void clear();
 
-    std::vector<std::uint8_t> count_;
+    std::vector<std::uint8_t> count_; ///< zero between calls
+    /// Where few of all vectors collide, their ids are noted while counting; otherwise the counts are scanned
+    /// afterwards.
+    bool notes_ids_ = false;
     std::vector<std::int32_t> touched_;
     std::size_t n_touched_ = 0;
+    std::vector<std::int32_t> found_;
 };
 
 } // namespace dslide

@@ -66,6 +66,13 @@ struct Kernels {
     /// Indices of z[i] > threshold, ascending; returns how many. All `count` entries of index may be written.
     std::int64_t (*find_above)(const float *z, std::int64_t count, float threshold, std::int32_t *index);
 
+    /// How many z[i] > threshold.
+    std::int64_t (*count_above)(const float *z, std::int64_t count, float threshold);
+    /// How many c[i] >= level; level >= 1.
+    std::int64_t (*count_bytes_from)(const std::uint8_t *c, std::int64_t count, std::uint8_t level);
+    /// Indices of c[i] >= level, ascending; returns how many. level >= 1.
+    std::int64_t (*find_bytes_from)(const std::uint8_t *c, std::int64_t count, std::uint8_t level, std::int32_t *index);
+
     /// Rounds to nearest even; a NaN stays one.
     void (*to_bf16)(const float *x, std::uint16_t *y, std::int64_t n);
     /// In-place Walsh-Hadamard transform, unnormalised; size a power of two >= 16.

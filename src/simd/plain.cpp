@@ -112,6 +112,25 @@ std::int64_t find_above(const float *z, std::int64_t count, float threshold, std
     return found;
 }
 
+std::int64_t count_above(const float *z, std::int64_t count, float threshold) {
+    std::int64_t above = 0;
+    for (std::int64_t i = 0; i < count; ++i) above += z[i] > threshold;
+    return above;
+}
+
+std::int64_t count_bytes_from(const std::uint8_t *c, std::int64_t count, std::uint8_t level) {
+    std::int64_t found = 0;
+    for (std::int64_t i = 0; i < count; ++i) found += c[i] >= level;
+    return found;
+}
+
+std::int64_t find_bytes_from(const std::uint8_t *c, std::int64_t count, std::uint8_t level, std::int32_t *index) {
+    std::int64_t found = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+        if (c[i] >= level) index[found++] = static_cast<std::int32_t>(i);
+    return found;
+}
+
 void to_bf16(const float *x, std::uint16_t *y, std::int64_t n) {
     for (std::int64_t j = 0; j < n; ++j) {
         const auto bits = std::bit_cast<std::uint32_t>(x[j]);
@@ -140,9 +159,27 @@ void sign_bits(const float *x, std::int64_t count, std::uint16_t *bits) {
 
 } // namespace
 
-const Kernels plain_kernels = {"plain",  score_row,   score_row_bf16, backprop_row, gather_sum, adam_row,
-                               sgd_row,  adagrad_row, axpy,           dot,          bias_relu,  relu_mask,
-                               max,      exp_sum,     scale,          find_above,   to_bf16,    hadamard,
+const Kernels plain_kernels = {"plain",
+                               score_row,
+                               score_row_bf16,
+                               backprop_row,
+                               gather_sum,
+                               adam_row,
+                               sgd_row,
+                               adagrad_row,
+                               axpy,
+                               dot,
+                               bias_relu,
+                               relu_mask,
+                               max,
+                               exp_sum,
+                               scale,
+                               find_above,
+                               count_above,
+                               count_bytes_from,
+                               find_bytes_from,
+                               to_bf16,
+                               hadamard,
                                sign_bits};
 
 } // namespace dslide::simd

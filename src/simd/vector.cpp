@@ -492,6 +492,46 @@ std::int64_t find_above(const float *z, std::int64_t count, float threshold, std
     return found;
 }
 
+std::int64_t count_above(const float *z, std::int64_t count, float threshold) {
+    const V limit = hn::Set(d, threshold);
+    std::int64_t above = 0, i = 0;
+    for (; i + lanes <= count; i += lanes)
+        above += static_cast<std::int64_t>(hn::CountTrue(d, hn::Gt(hn::LoadU(d, z + i), limit)));
+    for (; i < count; ++i) above += z[i] > threshold;
+    return above;
+}
+
+using ByteTag = hn::ScalableTag<std::uint8_t>;
+constexpr ByteTag byte_tag;
+constexpr std::int64_t byte_lanes = hn::MaxLanes(ByteTag());
+
+HWY_INLINE hn::Mask<ByteTag> bytes_from(const std::uint8_t *c, hn::Vec<ByteTag> level) {
+    const auto value = hn::LoadU(byte_tag, c);
+    return hn::Eq(hn::Max(value, level), value);
+}
+
+std::int64_t count_bytes_from(const std::uint8_t *c, std::int64_t count, std::uint8_t level) {
+    const auto limit = hn::Set(byte_tag, level);
+    std::int64_t found = 0, i = 0;
+    for (; i + byte_lanes <= count; i += byte_lanes)
+        found += static_cast<std::int64_t>(hn::CountTrue(byte_tag, bytes_from(c + i, limit)));
+    for (; i < count; ++i) found += c[i] >= level;
+    return found;
+}
+
+std::int64_t find_bytes_from(const std::uint8_t *c, std::int64_t count, std::uint8_t level, std::int32_t *index) {
+    const auto limit = hn::Set(byte_tag, level);
+    std::int64_t found = 0, i = 0;
+    for (; i + byte_lanes <= count; i += byte_lanes) {
+        std::uint64_t bits = 0;
+        hn::StoreMaskBits(byte_tag, bytes_from(c + i, limit), reinterpret_cast<std::uint8_t *>(&bits));
+        for (; bits != 0; bits &= bits - 1) index[found++] = static_cast<std::int32_t>(i + std::countr_zero(bits));
+    }
+    for (; i < count; ++i)
+        if (c[i] >= level) index[found++] = static_cast<std::int32_t>(i);
+    return found;
+}
+
 void to_bf16(const float *x, std::uint16_t *y, std::int64_t n) {
     const hn::Rebind<std::uint16_t, D> narrow;
     const Bits one = hn::Set(bits_tag, 1), half = hn::Set(bits_tag, 0x7fff), quiet = hn::Set(bits_tag, 0x400000);
@@ -612,9 +652,28 @@ void sign_bits(const float *x, std::int64_t count, std::uint16_t *bits) {
 }
 
 constexpr Kernels table(const char *name) {
-    return {name,    score_row, score_row_bf16, backprop_row, gather_sum, adam_row, sgd_row, adagrad_row,
-            axpy,    dot,       bias_relu,      relu_mask,    max,        exp_sum,  scale,   find_above,
-            to_bf16, hadamard,  sign_bits};
+    return {name,
+            score_row,
+            score_row_bf16,
+            backprop_row,
+            gather_sum,
+            adam_row,
+            sgd_row,
+            adagrad_row,
+            axpy,
+            dot,
+            bias_relu,
+            relu_mask,
+            max,
+            exp_sum,
+            scale,
+            find_above,
+            count_above,
+            count_bytes_from,
+            find_bytes_from,
+            to_bf16,
+            hadamard,
+            sign_bits};
 }
 
 } // namespace

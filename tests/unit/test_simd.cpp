@@ -512,6 +512,44 @@ static void test_simd__find_above_is_exact(void **) {
     assert_string_equal(failing.c_str(), "");
 }
 
+static void test_simd__count_above_agrees_with_find_above(void **) {
+    const auto failing = failing_tables([](const Kernels &k) {
+        bool good = true;
+        for (const auto count : counts)
+            for (const float threshold : {-2.0f, -0.5f, 0.0f, 0.9f, -inf}) {
+                Data data;
+                auto z = data.values(count);
+                if (count > 2) z[1] = threshold, z[2] = nan_value;
+                std::int64_t expected = 0;
+                for (std::int64_t i = 0; i < count; ++i) expected += z[i] > threshold;
+                good &= k.count_above(z.data(), count, threshold) == expected;
+            }
+        return good;
+    });
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_simd__bytes_from_a_level_are_counted_and_found(void **) {
+    const auto failing = failing_tables([](const Kernels &k) {
+        bool good = true;
+        for (const std::int64_t count : {0, 1, 15, 63, 64, 65, 200, 1000})
+            for (const int level : {1, 2, 7, 128, 255}) {
+                std::vector<std::uint8_t> c(static_cast<std::size_t>(count));
+                for (std::size_t i = 0; i < c.size(); ++i)
+                    c[i] = static_cast<std::uint8_t>(i * i * 37 % 256 % (i % 3 ? 256 : 4));
+                std::vector<std::int32_t> expected, index(c.size() + 1, -1);
+                for (std::size_t i = 0; i < c.size(); ++i)
+                    if (c[i] >= level) expected.push_back(static_cast<std::int32_t>(i));
+                const auto found = k.find_bytes_from(c.data(), count, static_cast<std::uint8_t>(level), index.data());
+                good &= found == static_cast<std::int64_t>(expected.size()) && index.back() == -1;
+                good = good && std::equal(expected.begin(), expected.end(), index.begin());
+                good &= k.count_bytes_from(c.data(), count, static_cast<std::uint8_t>(level)) == found;
+            }
+        return good;
+    });
+    assert_string_equal(failing.c_str(), "");
+}
+
 static void test_simd__to_bf16_rounds_to_nearest_even(void **) {
     const auto failing = failing_tables([](const Kernels &k) {
         // Worked out by hand: bits of a float, bits of its bfloat16.
@@ -638,6 +676,8 @@ int main() {
         cmocka_unit_test(test_simd__exp_sum_of_special_values),
         cmocka_unit_test(test_simd__scale_is_exact),
         cmocka_unit_test(test_simd__find_above_is_exact),
+        cmocka_unit_test(test_simd__count_above_agrees_with_find_above),
+        cmocka_unit_test(test_simd__bytes_from_a_level_are_counted_and_found),
         cmocka_unit_test(test_simd__to_bf16_rounds_to_nearest_even),
         cmocka_unit_test(test_simd__hadamard_is_the_transform),
         cmocka_unit_test(test_simd__sign_bits_are_exact),
