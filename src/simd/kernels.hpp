@@ -53,7 +53,7 @@ struct Kernels {
     /// y += a x
     void (*axpy)(float a, const float *x, float *y, std::int64_t n);
     float (*dot)(const float *x, const float *y, std::int64_t n);
-    /// x = max(x + bias, 0)
+    /// x = max(x + bias, 0); a NaN stays one, so that it shows in the loss.
     void (*bias_relu)(float *x, const float *bias, std::int64_t n);
     /// x = activation > 0 ? x : 0
     void (*relu_mask)(float *x, const float *activation, std::int64_t n);

@@ -77,7 +77,10 @@ void adagrad_row(float *w, float *sum, const float *grad, std::int64_t n, const 
 }
 
 void bias_relu(float *x, const float *bias, std::int64_t n) {
-    for (std::int64_t j = 0; j < n; ++j) x[j] = std::fmax(x[j] + bias[j], 0.0f);
+    for (std::int64_t j = 0; j < n; ++j) {
+        const float sum = x[j] + bias[j];
+        x[j] = sum < 0 ? 0.0f : sum;
+    }
 }
 
 void relu_mask(float *x, const float *activation, std::int64_t n) {

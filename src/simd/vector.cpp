@@ -383,7 +383,7 @@ float dot(const float *x, const float *y, std::int64_t n) {
 void bias_relu(float *x, const float *bias, std::int64_t n) {
     for (std::int64_t j = 0; j < n; j += lanes) {
         const V sum = hn::Add(hn::LoadU(d, x + j), hn::LoadU(d, bias + j));
-        hn::StoreU(hn::IfThenElseZero(hn::Gt(sum, hn::Zero(d)), sum), d, x + j);
+        hn::StoreU(hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum), d, x + j);
     }
 }
 

@@ -379,7 +379,7 @@ static void test_simd__relu_and_its_mask_are_exact(void **) {
         bool good = true;
         for (std::int64_t j = 0; j < n; ++j) {
             const float sum = before[j] + bias[j];
-            good &= x[j] == (sum > 0 ? sum : 0.0f);
+            good &= same(x[j], sum < 0 ? 0.0f : sum);
         }
         auto activation = copy(before), masked = data.values(n);
         for (std::size_t i = 0; i < std::size(special); ++i) activation[i * 5] = special[i];
