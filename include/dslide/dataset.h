@@ -37,7 +37,7 @@ enum {
 typedef struct dslide_dataset_options {
     uint32_t struct_size; /**< set by dslide_dataset_options_init() */
     int32_t format;       /**< DSLIDE_FORMAT_*; 0: XMC */
-    int32_t index_base;   /**< what the first feature is called in the file: 0 or 1; labels are 0-based */
+    int32_t index_base;   /**< what the first feature is called in the file: 0 or 1 */
     int32_t mode;         /**< DSLIDE_DATASET_*; 0: resident */
     int64_t n_features;   /**< width of the rows; 0: from the header, or the highest index seen + 1 */
     int64_t n_labels;     /**< number of classes; 0: from the header, or the highest label seen + 1 */
@@ -88,7 +88,8 @@ DSLIDE_API void dslide_dataset_options_init(dslide_dataset_options *options) DSL
 
 /** Open a text file; a resident set is read whole by this call, with the cluster's threads.
  *
- * A pipe (FIFO) can be read once: resident mode, or one epoch of streaming. "-" is not special.
+ * A pipe (FIFO) can be read once: resident mode, or one epoch of streaming; streaming then needs n_features and n_labels
+ * from options or header. "-" is not special.
  * Local; one thread per cluster handle.
  * @param cluster  whose threads parse
  * @param path     the file
@@ -103,7 +104,8 @@ DSLIDE_API dslide_status dslide_dataset_open(dslide_cluster *cluster, const char
 
 /** As dslide_dataset_open(), from an open file descriptor: a pipe, a socket, standard input.
  *
- * The descriptor stays the caller's and must stay open until the data set is freed (streaming) or the call returns.
+ * The descriptor stays the caller's and must stay open until the data set is freed (streaming) or the call returns. A
+ * file is read from the descriptor's position, which does not move.
  * @param cluster  whose threads parse
  * @param fd       readable descriptor
  * @param name     what error texts call it

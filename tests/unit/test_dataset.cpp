@@ -4,6 +4,7 @@
 #include "data/open.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <functional>
@@ -740,6 +741,35 @@ static void test_pipe__is_read_once(void **) {
     assert_true(argument);
 }
 
+static void test_pipe__by_name(void **) {
+    bool equal = false, state = false;
+    char folder[] = "/tmp/dslide-test-XXXXXX";
+    if (mkdtemp(folder)) {
+        const std::string path = folder + "/fifo"s, text = "2 5 3\n1 1:0.5\n2 4:1\n";
+        if (mkfifo(path.c_str(), 0600) == 0) {
+            std::thread writer([&] {
+                const int fd = ::open(path.c_str(), O_WRONLY); // waits for the reader
+                if (fd < 0) return;
+                static_cast<void>(!write(fd, text.data(), text.size()));
+                close(fd);
+            });
+            const auto options = xmc.with([](Options &o) { o.mode = DSLIDE_DATASET_STREAMING; });
+            const auto data = open_text(std::make_shared<Arena>(2), Input::file(path), options);
+            equal = rows_text(*data) == "1|1:0.5;2|4:1";
+            writer.join();
+            try {
+                data->rewind(1);
+            } catch (const Error &error) {
+                state = error.status() == DSLIDE_E_STATE;
+            }
+            unlink(path.c_str());
+        }
+        rmdir(folder);
+    }
+    assert_true(equal);
+    assert_true(state);
+}
+
 static void test_streaming__memory_is_bounded(void **) {
     std::string text;
     for (int i = 0; i < 400000; ++i) text += "1 1:0.5 2:0.25 3:0.125 4:1 5:2\n"; // 12 MB
@@ -910,6 +940,7 @@ int main() {
         cmocka_unit_test(test_order__streaming_shuffles_within_blocks),
         cmocka_unit_test(test_order__skip_goes_on_where_a_run_stopped),
         cmocka_unit_test(test_pipe__is_read_once),
+        cmocka_unit_test(test_pipe__by_name),
         cmocka_unit_test(test_streaming__memory_is_bounded),
         cmocka_unit_test(test_streaming__defect_ends_the_epoch_until_rewound),
         cmocka_unit_test(test_resident__takes_the_memory_of_its_rows),
