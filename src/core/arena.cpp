@@ -22,9 +22,11 @@ std::string cgroup_path(const std::string &controller) {
         const auto first = line.find(':');
         const auto second = line.find(':', first + 1);
         if (first == std::string::npos || second == std::string::npos) continue;
-        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-        if (controllers == "," + controller + "," || controllers.find("," + controller + ",") != std::string::npos)
-            return line.substr(second + 1);
+        std::string controllers = ",";
+        controllers.append(line, first + 1, second - first - 1).push_back(',');
+        std::string wanted = ",";
+        wanted.append(controller).push_back(',');
+        if (controllers.find(wanted) != std::string::npos) return line.substr(second + 1);
     }
     return "/";
 }

@@ -22,7 +22,7 @@ void labels_within(const CsrRows &labels, std::int64_t i, std::int64_t begin, st
 void DenseOutput::score_block(std::int32_t loss, std::int64_t b, const CsrRows &labels, const Targets &targets,
                               const Matrix &h, const Parameters &weight, const Parameters &bias, float *z,
                               bool first_time) {
-    const auto [begin, end] = block(b);
+    const std::int64_t begin = block(b).begin, end = block(b).end; // clang 14 captures no structured bindings
     gemm(Transpose::no, Transpose::yes, samples_, end - begin, h.stride, h.row(0), h.stride, weight.row(begin),
          weight.stride, z, block_rows);
     for (std::int64_t i = 0; i < samples_; ++i) {
@@ -91,7 +91,7 @@ void DenseOutput::update(Arena &arena, std::int32_t loss, const CsrRows &labels,
         Array<float> scratch, grad(static_cast<std::size_t>(block_rows * weight.stride));
         float *part_dh = parts_.part(part);
         for (std::int64_t b = blocks_ * part / parts_count_; b < blocks_ * (part + 1) / parts_count_; ++b) {
-            const auto [begin, end] = block(b);
+            const std::int64_t begin = block(b).begin, end = block(b).end;
             float *g = piece_scores(b, scratch);
             if (!keeps_scores_) score_block(loss, b, labels, targets, h, weight, bias, g, false);
             float bias_gradient[block_rows] = {};
