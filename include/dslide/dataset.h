@@ -88,9 +88,8 @@ DSLIDE_API void dslide_dataset_options_init(dslide_dataset_options *options) DSL
 
 /** Open a text file; a resident set is read whole by this call, with the cluster's threads.
  *
- * A pipe (FIFO) can be read once: resident mode, or one epoch of streaming; streaming then needs n_features and n_labels
- * from options or header. "-" is not special.
- * Local; one thread per cluster handle.
+ * A pipe (FIFO) can be read once: resident mode, or one epoch of streaming; streaming then needs n_features and
+ * n_labels from options or header. "-" is not special. Local; one thread per cluster handle.
  * @param cluster  whose threads parse
  * @param path     the file
  * @param options  NULL: the defaults

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's memory bandwidth: a[i] = b[i] + s c[i] over arrays far larger than the caches (McCalpin's STREAM triad),
-// bytes counted as three streams. Best of many short windows, so that other load mostly drops out. Prints GB/s.
+// The machine's memory bandwidth: a[i] = b[i] + s c[i] over arrays far larger than the caches (McCalpin's STREAM
+// triad), bytes counted as three streams. Best of many short windows, so that other load mostly drops out. Prints GB/s.
 #include "core/arena.hpp"
 #include "core/clock.hpp"
 #include "core/memory.hpp"
