@@ -21,9 +21,14 @@ Dwta::Dwta(std::int64_t dim, int tables, int codes, std::uint64_t seed)
     // Bins are cut from random permutations of all coordinates, so that each takes part about equally often.
     std::vector<std::int32_t> permutation(static_cast<std::size_t>(dim + 1));
     std::iota(permutation.begin(), permutation.end(), 0);
+    // A table's bins, or at least a bin, come from one permutation where they fit: of two bins with two coordinates in
+    // common some pairs of codes contradict each other, and a coordinate that stands twice in a bin wins only once.
+    std::size_t together = static_cast<std::size_t>(codes) * bin_size;
+    if (together > permutation.size()) together = bin_size;
+    if (together > permutation.size()) together = 1;
     std::size_t used = permutation.size();
     for (std::int64_t b = 0; b < bins * bin_size; ++b) {
-        if (used == permutation.size()) {
+        if (static_cast<std::size_t>(b) % together == 0 && permutation.size() - used < together) {
             for (std::size_t i = permutation.size() - 1; i > 0; --i)
                 std::swap(permutation[i], permutation[stream.below(i + 1)]);
             used = 0;
