@@ -338,7 +338,8 @@ static void test_checkpoint__each_flipped_bit_of_a_header_is_found(void **) {
     int unnoticed = 0;
     {
         const Scratch scratch;
-        write_checkpoint(scratch / "c", Sample(1).content);
+        const Sample sample(1);
+        write_checkpoint(scratch / "c", {"{}", {sample.content.tensors[0], sample.content.tensors[2]}, {}});
         const std::string path = scratch / "c/tensors-00000-00000.safetensors", good = slurp(path);
         const std::size_t header_bytes =
             8 + static_cast<unsigned char>(good[0]) + 256u * static_cast<unsigned char>(good[1]);
@@ -380,7 +381,8 @@ static void test_checkpoint__each_truncation_is_found(void **) {
         write_checkpoint(scratch / "c", Sample(1).content, small_shards());
         for (const std::string &name : entries_of(scratch / "c")) {
             const std::string path = scratch / "c/" + name, good = slurp(path);
-            for (std::size_t size = 0; size < good.size(); ++size) {
+            const std::size_t step = name == "manifest.json" ? 1 : 7; // each length, and of the shards many
+            for (std::size_t size = 0; size < good.size(); size += step) {
                 spill(path, good.substr(0, size));
                 const Failure failure = use_failure(scratch / "c");
                 unnoticed += failure.status != DSLIDE_E_FORMAT;
@@ -798,17 +800,21 @@ static SweepResult sweep_write(int error, bool has_older, bool can_exchange) {
 }
 
 static void test_checkpoint__any_failing_call_leaves_the_old_or_the_new_one(void **) {
+    struct Case {
+        int error;
+        bool has_older, can_exchange;
+    };
     int wrong = 0, calls = 0, failures = 0;
-    for (const int error : {ENOSPC, EIO, EINVAL, ENOENT})
-        for (const bool has_older : {false, true})
-            for (const bool can_exchange : {true, false}) {
-                const SweepResult result = sweep_write(error, has_older, can_exchange);
-                wrong += result.wrong;
-                calls += result.calls;
-                failures += result.failures;
-            }
+    // ENOSPC stands for all errors; EINVAL and ENOENT are those that the code itself looks at.
+    for (const Case &c : {Case{ENOSPC, false, true}, Case{ENOSPC, true, true}, Case{ENOSPC, true, false},
+                          Case{EINVAL, true, true}, Case{ENOENT, true, true}}) {
+        const SweepResult result = sweep_write(c.error, c.has_older, c.can_exchange);
+        wrong += result.wrong;
+        calls += result.calls;
+        failures += result.failures;
+    }
     assert_int_equal(wrong, 0);
-    assert_true(calls > 16 * 50);          // else the table is not used
+    assert_true(calls > 5 * 50);           // else the table is not used
     assert_true(failures > calls * 2 / 3); // the rest: cleaning up, and closing what was only read
 }
 
