@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
     must(dslide_dataset_get_info(train, &info));
 
     dslide_model_options shape;
-    dslide_model_options_init(&shape);
+    dslide_model_options_init(&shape, sizeof shape);
     shape.n_inputs = info.n_features;
     shape.n_outputs = info.n_labels;
     dslide_model *model;
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     dslide_trainer *trainer; /* NULL options: Adam, softmax, a selection that fits the shape */
     must(dslide_trainer_create(model, NULL, &trainer));
     dslide_run_options run;
-    dslide_run_options_init(&run);
+    dslide_run_options_init(&run, sizeof run);
     run.epochs = 5;
     must(dslide_trainer_run(trainer, train, &run, NULL));
 

@@ -51,12 +51,12 @@ int main(void) {
     dslide_trainer *trainer;
     must(dslide_cluster_open_self(NULL, &cluster));
     dslide_model_options shape;
-    dslide_model_options_init(&shape);
+    dslide_model_options_init(&shape, sizeof shape);
     shape.n_inputs = inputs;
     shape.n_outputs = outputs;
     must(dslide_model_create(cluster, &shape, &model));
     dslide_trainer_options options;
-    dslide_trainer_options_init(&options);
+    dslide_trainer_options_init(&options, sizeof options);
     options.learning_rate = 5e-3f;
     options.select = DSLIDE_SELECT_SIMHASH;
     options.active_share = 0.05f;

@@ -32,7 +32,7 @@ int main(void) {
     dslide_hashtable *table;
     must(dslide_cluster_open_self(NULL, &cluster));
     dslide_hashtable_options options;
-    dslide_hashtable_options_init(&options);
+    dslide_hashtable_options_init(&options, sizeof options);
     options.dim = dim;
     options.tables = 32;
     options.bits = 12;

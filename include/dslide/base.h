@@ -7,8 +7,9 @@
  *
  * - Nothing throws, prints, exits, forks, installs a signal handler or changes the environment, locale or FP mode.
  * - Output parameters are written only on success. Input buffers are borrowed for the call, unless stated.
- * - Options structs start with `struct_size`; dslide_<name>_options_init() fills in the defaults. A field of 0 means
- *   the default written beside it. A shorter (older) struct is valid; a longer one is valid if its unknown tail is 0,
+ * - Options structs start with `struct_size`; dslide_<name>_options_init(&options, sizeof options) sets it, and all
+ *   else to 0: a field of 0 means the default written beside it. Sizes are the caller's, as it was compiled: a shorter
+ *   (older) struct is valid, and nothing behind it is read or written; a longer one is valid if its unknown tail is 0,
  *   otherwise the call fails with DSLIDE_E_UNSUPPORTED.
  * - Different handles may be used from different threads at once. One handle is used by one thread at a time, except in
  *   calls marked "any thread".

@@ -18,10 +18,11 @@ typedef struct dslide_cluster_options {
     int32_t threads; /**< threads that compute, the calling one included; 0: what affinity and cgroup quota allow */
 } dslide_cluster_options;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_cluster_options_init(dslide_cluster_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_cluster_options_init(dslide_cluster_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Open a cluster of this process alone; needs no MPI. Threads start at the first use, not here.
  *

@@ -81,10 +81,11 @@ typedef struct dslide_batch {
     const int64_t *row_ids;   /**< place of each row in the source, from 0 */
 } dslide_batch;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_dataset_options_init(dslide_dataset_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_dataset_options_init(dslide_dataset_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Open a text file; a resident set is read whole by this call, with the cluster's threads.
  *

@@ -21,7 +21,7 @@
  *     dslide_dataset_open(cluster, "train.txt", NULL, &data);
  *     dslide_dataset_info info = {.struct_size = sizeof info};
  *     dslide_dataset_get_info(data, &info);
- *     dslide_model_options shape; dslide_model_options_init(&shape);
+ *     dslide_model_options shape; dslide_model_options_init(&shape, sizeof shape);
  *     shape.n_inputs = info.n_features; shape.n_outputs = info.n_labels;
  *     dslide_model_create(cluster, &shape, &model);
  *     dslide_trainer_create(model, NULL, &trainer);

@@ -49,10 +49,11 @@ typedef struct dslide_hashtable_stats {
     double build_seconds;   /**< of the last rebuild */
 } dslide_hashtable_stats;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_hashtable_options_init(dslide_hashtable_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_hashtable_options_init(dslide_hashtable_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Make empty tables. Local.
  * @param cluster  whose threads hash; kept

@@ -63,10 +63,11 @@ enum {
     DSLIDE_NAMES_FEATURES = 1 /**< one name a feature */
 };
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_model_options_init(dslide_model_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_model_options_init(dslide_model_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Make a model with random weights. The same seed and shape give the same weights on any rank and thread count.
  *
@@ -233,10 +234,11 @@ typedef struct dslide_metrics {
     double seconds;                      /**< wall time */
 } dslide_metrics;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_eval_options_init(dslide_eval_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_eval_options_init(dslide_eval_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Judge the model on a data set, with exact scores over all classes.
  *

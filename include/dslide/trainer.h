@@ -156,10 +156,11 @@ typedef struct dslide_memory_estimate {
     int64_t total_bytes;     /**< the sum, and what the process takes besides */
 } dslide_memory_estimate;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_trainer_options_init(dslide_trainer_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_trainer_options_init(dslide_trainer_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Estimate peak memory of a run. Local; any thread.
  * @param model       shape
@@ -323,10 +324,11 @@ typedef struct dslide_run_options {
     void *user_data;                 /**< for both callbacks */
 } dslide_run_options;
 
-/** Fill in the defaults. Local; any thread.
- * @param options  must not be NULL
+/** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.
+ * @param options  NULL: nothing is done
+ * @param size     sizeof *options, as the caller was compiled
  * @since 0.1 */
-DSLIDE_API void dslide_run_options_init(dslide_run_options *options) DSLIDE_NOEXCEPT;
+DSLIDE_API void dslide_run_options_init(dslide_run_options *options, size_t size) DSLIDE_NOEXCEPT;
 
 /** Train over whole epochs: read, step, evaluate, save, in this order, with callbacks.
  *

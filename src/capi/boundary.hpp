@@ -6,6 +6,7 @@
 
 #include <dslide/base.h>
 
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -39,6 +40,15 @@ template <class T>
 T *need(T *pointer, const char *name) {
     if (!pointer) fail(DSLIDE_E_ARGUMENT, name, " is NULL");
     return pointer;
+}
+
+/// All defaults into a caller's options struct of `size` bytes, which may be another size than this library's sizeof: a
+/// program built with older headers has something else of its own behind them.
+template <class T>
+void init_options(T *options, std::size_t size) noexcept {
+    if (!options) return;
+    std::memset(static_cast<void *>(options), 0, size);
+    if (size >= sizeof options->struct_size) options->struct_size = static_cast<std::uint32_t>(size);
 }
 
 /// A caller's options struct as this library's: shorter ones are filled up with 0 (the default of every field), longer

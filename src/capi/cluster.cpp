@@ -6,8 +6,8 @@
 
 using namespace dslide;
 
-void dslide_cluster_options_init(dslide_cluster_options *options) noexcept {
-    if (options) *options = {.struct_size = sizeof *options, .threads = 0};
+void dslide_cluster_options_init(dslide_cluster_options *options, size_t size) noexcept {
+    capi::init_options(options, size);
 }
 
 dslide_status dslide_cluster_open_self(const dslide_cluster_options *options, dslide_cluster **out) noexcept {

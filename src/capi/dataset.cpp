@@ -27,10 +27,8 @@ dslide_csr_view view_of(const CsrRows &rows) {
 
 } // namespace
 
-void dslide_dataset_options_init(dslide_dataset_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
+void dslide_dataset_options_init(dslide_dataset_options *options, size_t size) noexcept {
+    capi::init_options(options, size);
 }
 
 dslide_status dslide_dataset_open(dslide_cluster *cluster, const char *path, const dslide_dataset_options *options,

@@ -4,10 +4,8 @@
 
 using namespace dslide;
 
-void dslide_hashtable_options_init(dslide_hashtable_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
+void dslide_hashtable_options_init(dslide_hashtable_options *options, size_t size) noexcept {
+    capi::init_options(options, size);
 }
 
 dslide_status dslide_hashtable_create(dslide_cluster *cluster, const dslide_hashtable_options *options,

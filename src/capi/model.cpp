@@ -30,10 +30,8 @@ void for_parts(const CsrRows &rows, Body &&body) {
 
 } // namespace
 
-void dslide_model_options_init(dslide_model_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
+void dslide_model_options_init(dslide_model_options *options, size_t size) noexcept {
+    capi::init_options(options, size);
 }
 
 dslide_status dslide_model_create(dslide_cluster *cluster, const dslide_model_options *options,
@@ -187,11 +185,7 @@ dslide_status dslide_model_set_rows(dslide_model *model, const char *name, int64
     };
 }
 
-void dslide_eval_options_init(dslide_eval_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
-}
+void dslide_eval_options_init(dslide_eval_options *options, size_t size) noexcept { capi::init_options(options, size); }
 
 dslide_status dslide_model_evaluate(const dslide_model *model, dslide_dataset *dataset,
                                     const dslide_eval_options *options, dslide_metrics *out) noexcept {

@@ -41,17 +41,11 @@ RunOptions read(const dslide_run_options *given) {
 
 } // namespace
 
-void dslide_trainer_options_init(dslide_trainer_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
+void dslide_trainer_options_init(dslide_trainer_options *options, size_t size) noexcept {
+    capi::init_options(options, size);
 }
 
-void dslide_run_options_init(dslide_run_options *options) noexcept {
-    if (!options) return;
-    *options = {};
-    options->struct_size = sizeof *options;
-}
+void dslide_run_options_init(dslide_run_options *options, size_t size) noexcept { capi::init_options(options, size); }
 
 dslide_status dslide_estimate_memory(const dslide_model_options *model, const dslide_trainer_options *trainer,
                                      int64_t batch_size, int64_t data_bytes, dslide_memory_estimate *out) noexcept {

@@ -34,7 +34,7 @@ void check(dslide_status status) {
 
 Cluster open_cluster(std::int32_t threads) {
     dslide_cluster_options options;
-    dslide_cluster_options_init(&options);
+    dslide_cluster_options_init(&options, sizeof options);
     options.threads = threads;
     dslide_cluster *cluster = nullptr;
     check(dslide_cluster_open_self(&options, &cluster));
@@ -81,7 +81,7 @@ Dataset open_dataset(const Cluster &cluster, const std::string &path, const dsli
 
 dslide_dataset_options dataset_options(const DataFlags &flags) {
     dslide_dataset_options options;
-    dslide_dataset_options_init(&options);
+    dslide_dataset_options_init(&options, sizeof options);
     options.format = flags.format;
     options.index_base = flags.index_base;
     options.label_base = flags.label_base;

@@ -30,7 +30,7 @@ constexpr const char *json_help = "Write the result as JSON, one object a line; 
 } // namespace
 
 void add_eval_flags(FlagSet &set, EvalFlags &flags) {
-    dslide_eval_options_init(&flags.eval);
+    dslide_eval_options_init(&flags.eval, sizeof flags.eval);
     set.group("Data");
     set.text("--model", "DIR", flags.model, model_help);
     set.text("--test", "FILE", flags.test, "Labelled rows; - is standard input");
@@ -91,8 +91,8 @@ void add_export_flags(FlagSet &set, ExportFlags &flags) {
 }
 
 void add_bench_flags(FlagSet &set, BenchFlags &flags) {
-    dslide_model_options_init(&flags.model);
-    dslide_trainer_options_init(&flags.trainer);
+    dslide_model_options_init(&flags.model, sizeof flags.model);
+    dslide_trainer_options_init(&flags.trainer, sizeof flags.trainer);
     flags.model.n_inputs = 135909;
     flags.model.n_outputs = 670091;
     set.group("Shape");

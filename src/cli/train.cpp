@@ -36,7 +36,7 @@ std::int32_t on_epoch(void *user_data, const dslide_epoch_report *report) noexce
 dslide_run_options run_options(const TrainFlags &flags, const TrainingSetup &setup, const dslide_eval_options &eval,
                                Listener &listener) {
     dslide_run_options options;
-    dslide_run_options_init(&options);
+    dslide_run_options_init(&options, sizeof options);
     options.epochs = flags.epochs;
     options.batch_size = flags.batch;
     options.early_stop = flags.early_stop;
@@ -52,7 +52,7 @@ dslide_run_options run_options(const TrainFlags &flags, const TrainingSetup &set
 
 dslide_eval_options eval_options(const TrainFlags &flags) {
     dslide_eval_options options;
-    dslide_eval_options_init(&options);
+    dslide_eval_options_init(&options, sizeof options);
     options.max_rows = flags.eval_rows;
     return options;
 }

@@ -147,8 +147,8 @@ void settle_selection(dslide_trainer_options &options, bool dense, const std::se
 }
 
 void add_train_flags(FlagSet &set, TrainFlags &flags) {
-    dslide_model_options_init(&flags.model);
-    dslide_trainer_options_init(&flags.trainer);
+    dslide_model_options_init(&flags.model, sizeof flags.model);
+    dslide_trainer_options_init(&flags.trainer, sizeof flags.trainer);
     add_data_flags(set, flags);
     add_model_flags(set, flags.model);
     add_run_flags(set, flags);

@@ -59,7 +59,7 @@ static void test_cluster(void) {
     dslide_cluster_options init;
     dslide_cluster *a = NULL, *b = NULL, *c = NULL;
     int32_t threads[3] = {0, -1, -2};
-    dslide_cluster_options_init(&init);
+    dslide_cluster_options_init(&init, sizeof init);
     expect(init.struct_size == sizeof init, "dslide_cluster_options: struct_size");
     must(dslide_cluster_open_self(&zero, &a), "cluster, zero");
     must(dslide_cluster_open_self(&init, &b), "cluster, init");
@@ -87,7 +87,7 @@ static void test_dataset(void) {
     dslide_dataset_info info[3];
     int64_t order[3][3];
     int i, j;
-    dslide_dataset_options_init(&init);
+    dslide_dataset_options_init(&init, sizeof init);
     expect(init.struct_size == sizeof init, "dslide_dataset_options: struct_size");
     made[0] = dataset(&zero);
     made[1] = dataset(&init);
@@ -124,7 +124,7 @@ static void test_model(void) {
     dslide_model_options init;
     dslide_model *a, *b;
     size_t i;
-    dslide_model_options_init(&init);
+    dslide_model_options_init(&init, sizeof init);
     expect(init.struct_size == sizeof init, "dslide_model_options: struct_size");
     a = model(&zero);
     b = model(&init);
@@ -157,7 +157,7 @@ static void test_hashtable(void) {
     static float points[vectors * dim];
     int i;
     for (i = 0; i < vectors * dim; ++i) points[i] = (float)((i * 7919) % 1009) / 1009.0f - 0.5f;
-    dslide_hashtable_options_init(&init);
+    dslide_hashtable_options_init(&init, sizeof init);
     expect(init.struct_size == sizeof init, "dslide_hashtable_options: struct_size");
     zero.dim = init.dim = dim;
     must(dslide_hashtable_create(cluster, &zero, &made[0]), "tables, zero");
@@ -181,7 +181,7 @@ static void test_trainer(void) {
     const dslide_trainer_options *given[3];
     float weights[3][outputs];
     int i, step;
-    dslide_trainer_options_init(&init);
+    dslide_trainer_options_init(&init, sizeof init);
     expect(init.struct_size == sizeof init, "dslide_trainer_options: struct_size");
     given[0] = &zero;
     given[1] = &init;
@@ -218,8 +218,8 @@ static void test_eval_and_run(void) {
     ZEROED(dslide_model_options, shape);
     dslide_model *net;
     int i;
-    dslide_eval_options_init(&eval_init);
-    dslide_run_options_init(&run_init);
+    dslide_eval_options_init(&eval_init, sizeof eval_init);
+    dslide_run_options_init(&run_init, sizeof run_init);
     expect(eval_init.struct_size == sizeof eval_init, "dslide_eval_options: struct_size");
     expect(run_init.struct_size == sizeof run_init, "dslide_run_options: struct_size");
     must(dslide_dataset_from_views(cluster, &features, &labels, NULL, NULL, &data), "data set of views");

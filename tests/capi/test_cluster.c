@@ -13,7 +13,7 @@ static void test_cluster__refuses_bad_arguments(void **state) {
     dslide_cluster *cluster = NULL;
     dslide_cluster_options options;
     int32_t number = -7;
-    dslide_cluster_options_init(&options);
+    dslide_cluster_options_init(&options, sizeof options);
     assert_int_equal(dslide_cluster_open_self(&options, NULL), DSLIDE_E_ARGUMENT);
     options.threads = -1;
     assert_int_equal(dslide_cluster_open_self(&options, &cluster), DSLIDE_E_ARGUMENT);
@@ -34,7 +34,7 @@ static void test_cluster__of_one_process(void **state) {
     dslide_cluster *cluster = NULL;
     dslide_cluster_options options;
     int32_t rank = -1, size = -1, threads = -1;
-    dslide_cluster_options_init(&options);
+    dslide_cluster_options_init(&options, sizeof options);
     assert_int_equal(options.struct_size, sizeof options);
     assert_int_equal(options.threads, 0);
     options.threads = 3;

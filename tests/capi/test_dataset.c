@@ -20,7 +20,7 @@ static dslide_cluster *cluster;
 static int open_cluster(void **state) {
     dslide_cluster_options options;
     (void)state;
-    dslide_cluster_options_init(&options);
+    dslide_cluster_options_init(&options, sizeof options);
     options.threads = 2;
     return dslide_cluster_open_self(&options, &cluster);
 }
@@ -75,7 +75,7 @@ static void test_dataset__open_refuses_bad_arguments(void **state) {
     assert_int_equal(dslide_dataset_open_memory(cluster, NULL, 0, NULL, &data), DSLIDE_E_FORMAT);
     memset(&options, 0, sizeof options);
     assert_int_equal(dslide_dataset_open_memory(cluster, text, 1, &options, &data), DSLIDE_E_ARGUMENT);
-    dslide_dataset_options_init(&options);
+    dslide_dataset_options_init(&options, sizeof options);
     options.format = 9;
     assert_int_equal(dslide_dataset_open_memory(cluster, text, 1, &options, &data), DSLIDE_E_ARGUMENT);
     assert_string_equal(dslide_last_error(), "format 9 is outside 0..1");
@@ -207,7 +207,7 @@ static void test_dataset__streams_a_pipe_once(void **state) {
     dslide_dataset_options options;
     dslide_dataset *data = NULL;
     (void)state;
-    dslide_dataset_options_init(&options);
+    dslide_dataset_options_init(&options, sizeof options);
     options.mode = DSLIDE_DATASET_STREAMING;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(write(ends[1], text, strlen(text)), strlen(text)); /* fits into the pipe's buffer */
@@ -247,7 +247,7 @@ static void test_views__both_widths_unsorted(void **state) {
     const float weights[] = {0.0F, 2.5F};
     dslide_dataset_options options;
     (void)state;
-    dslide_dataset_options_init(&options);
+    dslide_dataset_options_init(&options, sizeof options);
     options.normalize = 1;
     for (int bits = 0; bits <= 64; bits += 32) {
         dslide_csr_view features =

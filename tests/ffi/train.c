@@ -58,7 +58,7 @@ static int32_t on_epoch(void *user_data, const dslide_epoch_report *report) {
 static dslide_status run(dslide_trainer *trainer, dslide_dataset *train, dslide_dataset *test, int32_t up_to_epoch,
                          struct host *host) {
     dslide_run_options options;
-    dslide_run_options_init(&options);
+    dslide_run_options_init(&options, sizeof options);
     options.epochs = up_to_epoch;
     options.batch_size = batch_size;
     options.eval_data = test;
@@ -88,13 +88,13 @@ int main(int argc, char **argv) {
         return 2;
     }
     dslide_cluster_options workers;
-    dslide_cluster_options_init(&workers);
+    dslide_cluster_options_init(&workers, sizeof workers);
     workers.threads = threads;
     dslide_cluster *cluster;
     must(dslide_cluster_open_self(&workers, &cluster));
 
     dslide_dataset_options reading;
-    dslide_dataset_options_init(&reading);
+    dslide_dataset_options_init(&reading, sizeof reading);
     reading.shuffle = 1;
     reading.seed = order_seed;
     dslide_dataset *train, *test;
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
     must(dslide_dataset_get_info(train, &info));
 
     dslide_model_options shape;
-    dslide_model_options_init(&shape);
+    dslide_model_options_init(&shape, sizeof shape);
     shape.n_inputs = info.n_features;
     shape.n_outputs = info.n_labels;
     shape.n_hidden = 1;
@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     must(dslide_model_create(cluster, &shape, &model));
 
     dslide_trainer_options how;
-    dslide_trainer_options_init(&how);
+    dslide_trainer_options_init(&how, sizeof how);
     how.seed = trainer_seed;
     how.learning_rate = 0.01f;
     how.select = DSLIDE_SELECT_SIMHASH;

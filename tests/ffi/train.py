@@ -120,10 +120,9 @@ def load(path):
 
 
 def options(library, kind, name):
-    """The library's defaults. There is room behind the structure, so that another size is found, not overrun."""
-    room = ctypes.create_string_buffer(ctypes.sizeof(kind) + 256)
-    getattr(library, f"dslide_{name}_options_init")(room)
-    made = kind.from_buffer_copy(room)
+    """The library's defaults."""
+    made = kind()
+    getattr(library, f"dslide_{name}_options_init")(byref(made), ctypes.c_size_t(ctypes.sizeof(kind)))
     assert made.struct_size == ctypes.sizeof(kind), f"{name}: {made.struct_size} bytes, not {ctypes.sizeof(kind)}"
     return made
 

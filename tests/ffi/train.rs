@@ -97,16 +97,16 @@ structure!(RunOptions {
 #[link(name = "dslide")]
 extern "C" {
     fn dslide_last_error() -> *const c_char;
-    fn dslide_cluster_options_init(options: *mut ClusterOptions);
+    fn dslide_cluster_options_init(options: *mut ClusterOptions, size: usize);
     fn dslide_cluster_open_self(options: *const ClusterOptions, out: *mut *mut Cluster) -> i32;
     fn dslide_cluster_free(cluster: *mut Cluster);
-    fn dslide_dataset_options_init(options: *mut DatasetOptions);
+    fn dslide_dataset_options_init(options: *mut DatasetOptions, size: usize);
     fn dslide_dataset_open(
         cluster: *mut Cluster, path: *const c_char, options: *const DatasetOptions, out: *mut *mut Dataset,
     ) -> i32;
     fn dslide_dataset_get_info(dataset: *const Dataset, out: *mut DatasetInfo) -> i32;
     fn dslide_dataset_free(dataset: *mut Dataset);
-    fn dslide_model_options_init(options: *mut ModelOptions);
+    fn dslide_model_options_init(options: *mut ModelOptions, size: usize);
     fn dslide_model_create(cluster: *mut Cluster, options: *const ModelOptions, out: *mut *mut Model) -> i32;
     fn dslide_model_tensor_shape(
         model: *const Model, name: *const c_char, out_rows: *mut i64, out_cols: *mut i64,
@@ -118,9 +118,9 @@ extern "C" {
         model: *const Model, dataset: *mut Dataset, options: *const c_void, out: *mut Metrics,
     ) -> i32;
     fn dslide_model_free(model: *mut Model);
-    fn dslide_trainer_options_init(options: *mut TrainerOptions);
+    fn dslide_trainer_options_init(options: *mut TrainerOptions, size: usize);
     fn dslide_trainer_create(model: *mut Model, options: *const TrainerOptions, out: *mut *mut Trainer) -> i32;
-    fn dslide_run_options_init(options: *mut RunOptions);
+    fn dslide_run_options_init(options: *mut RunOptions, size: usize);
     fn dslide_trainer_run(
         trainer: *mut Trainer, data: *mut Dataset, options: *const RunOptions, last: *mut EpochReport,
     ) -> i32;
@@ -150,17 +150,12 @@ fn check(status: i32) -> Result<(), Error> {
     Err(Error { status, text: text.to_string_lossy().into_owned() })
 }
 
-/// The library's defaults. There is room behind the structure, so that another size is found, not overrun.
-fn options<T: StructSize>(init: unsafe extern "C" fn(*mut T)) -> T {
-    #[repr(C)]
-    struct Roomy<T> {
-        made: T,
-        room: [u8; 256],
-    }
-    let mut roomy: Roomy<T> = unsafe { zeroed() };
-    unsafe { init(&mut roomy as *mut Roomy<T> as *mut T) };
-    assert_eq!(*roomy.made.struct_size() as usize, size_of::<T>(), "{}", std::any::type_name::<T>());
-    roomy.made
+/// The library's defaults.
+fn options<T: StructSize>(init: unsafe extern "C" fn(*mut T, usize)) -> T {
+    let mut made: T = unsafe { zeroed() };
+    unsafe { init(&mut made, size_of::<T>()) };
+    assert_eq!(*made.struct_size() as usize, size_of::<T>(), "{}", std::any::type_name::<T>());
+    made
 }
 
 /// An output structure. Every field of them may be zero.

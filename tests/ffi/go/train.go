@@ -122,7 +122,7 @@ func goOnEpoch(handle C.uintptr_t, report *C.dslide_epoch_report) C.int32_t {
 
 func run(trainer *C.dslide_trainer, train, test *C.dslide_dataset, upToEpoch int, h *host) error {
 	var options C.dslide_run_options
-	C.dslide_run_options_init(&options)
+	C.dslide_run_options_init(&options, C.size_t(unsafe.Sizeof(options)))
 	options.epochs = C.int32_t(upToEpoch)
 	options.batch_size = batchSize
 	options.eval_data = test
@@ -185,14 +185,14 @@ func provokeErrors(cluster *C.dslide_cluster, trainer *C.dslide_trainer, train, 
 func main() {
 	expect(len(os.Args) == 3, "train TRAIN TEST")
 	var workers C.dslide_cluster_options
-	C.dslide_cluster_options_init(&workers)
+	C.dslide_cluster_options_init(&workers, C.size_t(unsafe.Sizeof(workers)))
 	workers.threads = threads
 	var cluster *C.dslide_cluster
 	must(try(func() C.dslide_status { return C.dslide_cluster_open_self(&workers, &cluster) }))
 	defer C.dslide_cluster_free(cluster)
 
 	var reading C.dslide_dataset_options
-	C.dslide_dataset_options_init(&reading)
+	C.dslide_dataset_options_init(&reading, C.size_t(unsafe.Sizeof(reading)))
 	reading.shuffle = 1
 	reading.seed = orderSeed
 	train, err := open(cluster, os.Args[1], &reading)
@@ -205,7 +205,7 @@ func main() {
 	must(try(func() C.dslide_status { return C.dslide_dataset_get_info(train, &info) }))
 
 	var shape C.dslide_model_options
-	C.dslide_model_options_init(&shape)
+	C.dslide_model_options_init(&shape, C.size_t(unsafe.Sizeof(shape)))
 	shape.n_inputs = info.n_features
 	shape.n_outputs = info.n_labels
 	shape.n_hidden = 1
@@ -216,7 +216,7 @@ func main() {
 	defer C.dslide_model_free(model)
 
 	var how C.dslide_trainer_options
-	C.dslide_trainer_options_init(&how)
+	C.dslide_trainer_options_init(&how, C.size_t(unsafe.Sizeof(how)))
 	how.seed = trainerSeed
 	how.learning_rate = 0.01
 	how._select = C.DSLIDE_SELECT_SIMHASH
