@@ -112,7 +112,7 @@ void SampledOutput::keep_best(Arena &arena, const ActiveSet &active, std::int64_
             float *hard = z_.data() + active.begin[s] + active.n_labels[s];
             float *random = hard + active.n_hard[s];
             for (float *z = random; z < z_.data() + active.end[s]; ++z) *z -= active.random_log_inclusion;
-            const std::int64_t keep = std::max(rows_a_sample - active.n_labels[s], rows_a_sample / 2);
+            const std::int64_t keep = std::max(rows_a_sample - active.n_labels[s], (rows_a_sample + 1) / 2);
             if (active.n_hard[s] <= keep) continue;
             const float threshold =
                 keep > 0 ? kth_largest(hard, active.n_hard[s], keep) : std::numeric_limits<float>::infinity();
