@@ -47,8 +47,9 @@ def main():
             counts = (counts[0], 1, counts[2])
         passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
         if counts[2]:
-            for reason in re.findall(r'^.*\[  SKIPPED \] .*$|^skipped: .*$', text, flags=re.M)[:20]:
-                report.append(f'skipped: {test["name"]}: {reason}')
+            said = r'^.*\[  SKIPPED \] (?!\d+ test).*$|^skipped: .*$|^.* skipped [\'\"].*$'
+            reasons = re.findall(said, text, flags=re.M)
+            report += [f'skipped: {test["name"]}: {reason}' for reason in dict.fromkeys(reasons)]
         if counts[1]:
             report.append(f'FAILED: {test["name"]} ({test["result"]}, exit code {test.get("returncode")})')
             report += ['    ' + t for t in text.strip().split('\n')[-25:]]
