@@ -45,7 +45,7 @@ OutputCounts DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows
     classes_ = weight.rows;
     blocks_ = (classes_ + block_rows - 1) / block_rows;
     const std::int64_t block_size = samples_ * block_rows;
-    keeps_scores_ = blocks_ * block_size * static_cast<std::int64_t>(sizeof(float)) <= score_bytes;
+    keeps_scores_ = blocks_ * block_size * static_cast<std::int64_t>(sizeof(float)) <= most_score_bytes_;
     if (keeps_scores_) z_.ensure(static_cast<std::size_t>(blocks_ * block_size));
     partial_.resize(static_cast<std::size_t>(blocks_ * samples_));
     target_score_.resize(static_cast<std::size_t>(blocks_ * samples_));

@@ -18,17 +18,19 @@ namespace dslide {
 
 class DenseOutput {
 public:
-    /// Scores, loss and all that update() needs. Scores are kept between the passes where they fit into `score_bytes`,
-    /// and worked out twice otherwise.
+    static constexpr std::int64_t score_bytes = std::int64_t{1} << 30;
+    static constexpr std::int64_t block_rows = 512;
+
+    /// most_score_bytes: of scores that are kept between the passes; more are worked out twice.
+    explicit DenseOutput(std::int64_t most_score_bytes = score_bytes) : most_score_bytes_(most_score_bytes) {}
+
+    /// Scores, loss and all that update() needs.
     OutputCounts forward(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets,
                          const Matrix &h, const Parameters &weight, const Parameters &bias, Matrix &dh);
     /// dh (overwritten) and the update of every row.
     void update(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets, const Matrix &h,
                 const Parameters &weight, const Parameters &bias, const Optimizer &optimizer, Matrix &dh);
     std::size_t bytes() const;
-
-    static constexpr std::int64_t score_bytes = std::int64_t{1} << 30;
-    static constexpr std::int64_t block_rows = 512;
 
 private:
     struct Range {
@@ -39,6 +41,7 @@ private:
     void score_block(std::int32_t loss, std::int64_t b, const CsrRows &labels, const Targets &targets, const Matrix &h,
                      const Parameters &weight, const Parameters &bias, float *z, bool first_time);
 
+    std::int64_t most_score_bytes_;
     std::int64_t classes_ = 0, samples_ = 0, blocks_ = 0, parts_count_ = 1;
     bool keeps_scores_ = true;
     Array<float> z_;                   ///< block after block, each samples x block_rows
