@@ -45,6 +45,8 @@ void Dwta::hash(Arena &arena, int, const VectorRows &x, std::uint32_t *codes) co
         std::vector<std::int32_t> code(static_cast<std::size_t>(tables() * codes_));
         for (std::int64_t i = begin; i < end; ++i) {
             std::copy_n(x.data + i * x.stride, dim_, vector.begin());
+            if (x.origin)
+                for (std::int64_t j = 0; j < dim_; ++j) vector[static_cast<std::size_t>(j)] -= x.origin[j];
             vector[static_cast<std::size_t>(dim_)] = x.last ? x.last[i] : 0;
             for (std::size_t b = 0; b < code.size(); ++b) {
                 const std::int32_t *bin = coordinate_.data() + b * bin_size;

@@ -16,7 +16,8 @@ struct VectorRows {
     const float *data = nullptr;
     std::int64_t stride = 0; ///< padded to simd::row_lanes
     std::int64_t count = 0;
-    const float *last = nullptr; ///< `count` values, or null: 0
+    const float *last = nullptr;   ///< `count` values, or null: 0
+    const float *origin = nullptr; ///< subtracted from each row (not from `last`), or null: 0
 };
 
 class HashFamily {

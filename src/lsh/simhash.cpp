@@ -45,7 +45,10 @@ void SimHash::hash(Arena &arena, int group, const VectorRows &x, std::uint32_t *
         std::vector<std::uint16_t> words(static_cast<std::size_t>(size_ / 16 + 2));
         for (std::int64_t i = begin; i < end; ++i) {
             const float *row = x.data + i * x.stride;
-            for (std::int64_t j = 0; j < dim_; ++j) y[static_cast<std::size_t>(j)] = row[j] * first_signs[j];
+            std::copy_n(row, dim_, y.data());
+            if (x.origin)
+                for (std::int64_t j = 0; j < dim_; ++j) y[static_cast<std::size_t>(j)] -= x.origin[j];
+            for (std::int64_t j = 0; j < dim_; ++j) y[static_cast<std::size_t>(j)] *= first_signs[j];
             for (std::int64_t j = dim_; j < size_; ++j) y[static_cast<std::size_t>(j)] = 0;
             k.hadamard(y.data(), size_);
             for (std::int64_t j = 0; j < size_; ++j) y[static_cast<std::size_t>(j)] *= second_signs[j];

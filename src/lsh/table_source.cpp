@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace dslide {
 namespace {
@@ -53,31 +54,79 @@ bool TableSource::prepare(Arena &arena, const Matrix &h, std::int64_t step, bool
 
 void TableSource::rebuild(Arena &arena, const float *weights, std::int64_t stride, std::int64_t rows,
                           const float *bias) {
+    const simd::Kernels &k = simd::kernels();
     frozen_mean_ = running_mean_;
-    const double rms = std::sqrt(state_.running_square / static_cast<double>(width_));
-    state_.scale = settings_.centring && rms > 0 ? static_cast<float>(4 * rms) : 1.0f;
-    Array<float> last(static_cast<std::size_t>(rows));
+    Array<float> last(static_cast<std::size_t>(rows)); // mean logits first
+    const std::int64_t tasks = (rows + rows_a_task - 1) / rows_a_task;
+    Matrix sums(tasks, stride);
+    std::vector<double> squares(static_cast<std::size_t>(tasks)), logits(squares.size()), logit_squares(squares.size());
     arena.blocks(rows, rows_a_task, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r)
-            last[static_cast<std::size_t>(r)] =
-                (bias[r] + simd::kernels().dot(frozen_mean_.data(), weights + r * stride, stride)) / state_.scale;
+        const auto task = static_cast<std::size_t>(begin / rows_a_task);
+        for (std::int64_t r = begin; r < end; ++r) {
+            const float *w = weights + r * stride;
+            const float logit = bias[r] + k.dot(frozen_mean_.data(), w, stride);
+            last[static_cast<std::size_t>(r)] = logit;
+            k.axpy(1, w, sums.row(begin / rows_a_task), stride);
+            squares[task] += k.dot(w, w, stride);
+            logits[task] += logit;
+            logit_squares[task] += static_cast<double>(logit) * logit;
+        }
     });
-    tables_.rebuild(arena, {weights, stride, rows, last.data()});
+    choose_head(last);
+
+    std::vector<float> mean_row(static_cast<std::size_t>(stride));
+    double square = 0, logit = 0, logit_square = 0;
+    for (std::int64_t t = 0; t < tasks; ++t) {
+        k.axpy(1 / static_cast<float>(rows), sums.row(t), mean_row.data(), stride);
+        square += squares[static_cast<std::size_t>(t)];
+        logit += logits[static_cast<std::size_t>(t)];
+        logit_square += logit_squares[static_cast<std::size_t>(t)];
+    }
+    const auto n = static_cast<double>(rows);
+    const double mean_logit = logit / n;
+    float shift = 0;
+    state_.scale = 1;
+    if (settings_.centring) {
+        const double length = std::sqrt(std::max(0.0, square / n - k.dot(mean_row.data(), mean_row.data(), stride)));
+        const double deviation = std::sqrt(std::max(0.0, logit_square / n - mean_logit * mean_logit));
+        const double best = std::sqrt(std::sqrt(static_cast<double>(state_.running_square)) * deviation / length);
+        if (best > 0 && std::isfinite(best)) state_.scale = static_cast<float>(best);
+        shift = static_cast<float>(mean_logit);
+    }
+    for (float &x : last) x = (x - shift) / state_.scale;
+    tables_.rebuild(arena, {weights, stride, rows, last.data(), settings_.centring ? mean_row.data() : nullptr});
+}
+
+void TableSource::choose_head(const Array<float> &mean_logit) {
+    const auto all = static_cast<std::int64_t>(mean_logit.size());
+    std::vector<std::int32_t> rows(mean_logit.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    const auto n = static_cast<std::ptrdiff_t>(std::min(settings_.head_rows, all));
+    std::partial_sort(rows.begin(), rows.begin() + n, rows.end(), [&](std::int32_t a, std::int32_t b) {
+        const float x = mean_logit[static_cast<std::size_t>(a)], y = mean_logit[static_cast<std::size_t>(b)];
+        return x != y ? x > y : a < b;
+    });
+    rows.resize(static_cast<std::size_t>(n));
+    set_head(std::move(rows), all);
+}
+
+void TableSource::set_head(std::vector<std::int32_t> rows, std::int64_t all_rows) {
+    head_ = std::move(rows);
+    is_head_.assign(static_cast<std::size_t>(all_rows), 0);
+    for (const std::int32_t row : head_) is_head_[static_cast<std::size_t>(row)] = 1;
 }
 
 void TableSource::find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) {
     const HashFamily &family = tables_.family();
     want = std::min(want, tables_.count());
     out.reshape(h.rows, want);
-    queries_.reshape(h.rows, h.cols);
     last_.ensure(static_cast<std::size_t>(h.rows));
     codes_.ensure(static_cast<std::size_t>(family.tables() * h.rows));
     std::fill_n(last_.data(), h.rows, state_.scale);
-    std::copy_n(h.row(0), h.rows * h.stride, queries_.row(0));
-    for (std::int64_t i = 0; i < h.rows; ++i) simd::kernels().axpy(-1, frozen_mean_.data(), queries_.row(i), h.stride);
-    const VectorRows x{queries_.row(0), queries_.stride, h.rows, last_.data()};
+    const VectorRows x{h.row(0), h.stride, h.rows, last_.data(), frozen_mean_.data()};
     for (int g = 0; g < family.groups(); ++g) family.hash(arena, g, x, codes_.data() + family.first_table(g) * h.rows);
 
+    const std::int64_t n_head = std::min(static_cast<std::int64_t>(head_.size()), want);
     // A bucket far longer than the mean holds rows that differ from nothing: a window of it is as good.
     const std::int64_t bucket_limit = 64 + 8 * (tables_.count() >> family.bits());
     arena.blocks(h.rows, samples_a_task, [&](std::int64_t begin, std::int64_t end) {
@@ -85,8 +134,13 @@ void TableSource::find(Arena &arena, const Matrix &h, std::int64_t step, std::in
         for (std::int64_t i = begin; i < end; ++i) {
             RandomStream random(settings_.seed, Purpose::bucket_window, static_cast<std::uint64_t>(step),
                                 static_cast<std::uint64_t>(i));
-            out.count[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(counter.query(
-                tables_, codes_.data() + i, h.rows, want, bucket_limit, random, out.row.data() + i * want));
+            std::int32_t *rows = out.row.data() + i * want;
+            const std::int64_t found =
+                counter.query(tables_, codes_.data() + i, h.rows, want - n_head, bucket_limit, random, rows);
+            std::int32_t *last = std::remove_if(
+                rows, rows + found, [&](std::int32_t row) { return is_head_[static_cast<std::size_t>(row)] != 0; });
+            last = std::copy_n(head_.data(), n_head, last);
+            out.count[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(last - rows);
         }
     });
 }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hard candidates from hash tables over the output rows [w ; b], queried with [h ; 1].
 //
-// ReLU activations share a large common direction that says nothing about the sample, so both sides are centred:
-// with m the running mean of h, queries are [h - m ; s] and rows [w ; (b + m.w) / s], which leaves the logit unchanged;
-// s = 4 rms(h - m) sets the weight of the last coordinate. m and s are frozen from one rebuild to the next.
+// Hashing sees angles, and a direction that all vectors share says nothing about any of them. Both sides have one: relu
+// activations are positive, and training pushes most rows' logits down together. So both sides are centred. With m the
+// running mean of h and v the mean of the rows, a query is [h - m ; s] and a row [w - v ; (c - mean c) / s], where
+// c = b + m.w is the row's mean logit: inner products differ from the logits by the same amount for all rows, so their
+// order is kept. s makes the product of the two sides' lengths least, which spreads the angles most:
+// s^2 = |h - m| sd(c) / |w - v|, lengths as root mean squares. m, v and s are frozen from one rebuild to the next.
+//
+// What is never found is never pushed down. The rows with the highest mean logit, which any sample may rank high, are
+// therefore candidates of every sample: the head.
 #pragma once
 
 #include "lsh/candidates.hpp"
@@ -27,6 +33,7 @@ public:
         bool centring;
         std::int64_t rebuild_first, rebuild_max;
         double rebuild_growth;
+        std::int64_t head_rows;
         std::uint64_t seed;
     };
     TableSource(std::unique_ptr<HashFamily> family, std::int64_t width, const Settings &settings);
@@ -43,15 +50,19 @@ public:
     /// What a checkpoint keeps besides the tables' codes.
     struct State {
         RebuildSchedule schedule;
-        float running_square = 0, scale = 1;
+        float running_square = 0; ///< of |h - m|
+        float scale = 1;          ///< s
         std::int64_t rebuilds = 0, batches = 0;
     };
     State &state() { return state_; }
     std::vector<float> &running_mean() { return running_mean_; }
     std::vector<float> &frozen_mean() { return frozen_mean_; }
+    const std::vector<std::int32_t> &head() const { return head_; }
+    void set_head(std::vector<std::int32_t> rows, std::int64_t all_rows);
 
 private:
     void update_mean(const Matrix &h);
+    void choose_head(const Array<float> &mean_logit);
     void rebuild(Arena &arena, const float *weights, std::int64_t stride, std::int64_t rows, const float *bias);
 
     HashTables tables_;
@@ -59,7 +70,8 @@ private:
     State state_;
     std::int64_t width_;
     std::vector<float> running_mean_, frozen_mean_; ///< padded to the SIMD width
-    Matrix queries_;
+    std::vector<std::int32_t> head_;
+    std::vector<std::uint8_t> is_head_; ///< a flag a row
     Array<float> last_;
     Array<std::uint32_t> codes_; ///< table x sample
     tbb::enumerable_thread_specific<CollisionCounter> counters_;

@@ -77,7 +77,7 @@ void Trainer::make_source() {
         source_ = std::make_unique<TableSource>(
             make_hash_family(family, model_->width(), options_.tables, options_.bits, options_.seed), model_->width(),
             TableSource::Settings{!(options_.flags & DSLIDE_TRAINER_NO_CENTRING), options_.rebuild_first,
-                                  options_.rebuild_max, options_.rebuild_growth, options_.seed});
+                                  options_.rebuild_max, options_.rebuild_growth, plan_.candidates / 8, options_.seed});
     }
 }
 

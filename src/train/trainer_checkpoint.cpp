@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char *codes_tensor = "tables.codes";
 constexpr const char *mean_tensor = "tables.mean";
+constexpr const char *head_tensor = "tables.head";
 
 // Every option by name; visit(name, field).
 template <class Options, class Visit>
@@ -144,6 +145,9 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
         std::copy_n(source->running_mean().data(), width, means);
         std::copy_n(source->frozen_mean().data(), width, means + width);
         content.tensors.push_back({mean_tensor, DType::f32, 2, model_->width(), 0, 2, means, width});
+        const auto n_head = static_cast<std::int64_t>(source->head().size());
+        if (n_head > 0)
+            content.tensors.push_back({head_tensor, DType::i32, 1, n_head, 0, 1, source->head().data(), n_head});
     }
     content.meta = meta.json();
     return content;
@@ -200,6 +204,17 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     if (std::any_of(values.begin(), values.end(), [&](std::int32_t code) { return code < 0 || code >= limit; }))
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a code in ", codes_tensor, " is not below ", limit);
     source.tables().restore(model_->cluster().arena(), values.data(), codes.rows);
+    std::vector<std::int32_t> head;
+    if (checkpoint.has(head_tensor)) {
+        const TensorShape shape = checkpoint.shape(head_tensor);
+        if (shape.type != DType::i32 || shape.rows != 1 || shape.cols > codes.rows)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", head_tensor, " has another shape than the trainer's");
+        head.resize(static_cast<std::size_t>(shape.cols));
+        checkpoint.read_rows(head_tensor, 0, 1, head.data(), shape.cols);
+        if (std::any_of(head.begin(), head.end(), [&](std::int32_t row) { return row < 0 || row >= codes.rows; }))
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a row in ", head_tensor, " is not below ", codes.rows);
+    }
+    source.set_head(std::move(head), codes.rows);
     checkpoint.read_rows(mean_tensor, 0, 1, source.running_mean().data(), mean.cols);
     checkpoint.read_rows(mean_tensor, 1, 2, source.frozen_mean().data(), mean.cols);
 }
