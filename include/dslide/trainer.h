@@ -61,6 +61,8 @@ enum {
 enum {
     DSLIDE_TRAINER_DENSE_UPDATES = 1, /**< update every row each step, touched or not: the textbook optimizer, slow */
     DSLIDE_TRAINER_NO_CENTRING = 2,   /**< hash h itself, not h minus its running mean */
+    DSLIDE_TRAINER_BF16_SCORES = 8, /**< score private rows from a bfloat16 copy (2 more bytes a weight, kept in step): half
+                                         the memory traffic of scoring; updates stay fp32 */
     DSLIDE_TRAINER_CORRECTION = 4     /**< divide sampled rows' exp(logit) by their inclusion probability */
 };
 
@@ -99,6 +101,9 @@ typedef struct dslide_trainer_options {
     int64_t rebuild_max;    /**< longest gap in steps; 0: 1,000 */
     float frequency_power;  /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
     int32_t reserved;       /**< 0 */
+    int64_t hard_from;      /**< training samples before which no row is selected for a sample: as many more are drawn by
+                                 label frequency and shared instead, while retrieval is no better than chance; 0: from
+                                 the start */
 } dslide_trainer_options;
 
 /** What one step did. */

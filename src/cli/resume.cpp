@@ -77,6 +77,7 @@ void check_training(const Contradictions &found, const TrainFlags &flags, const 
     found.whole("random-fill", &Options::random_fill);
     found.whole("rebuild-first", &Options::rebuild_first);
     found.whole("rebuild-max", &Options::rebuild_max);
+    found.whole("hard-from", &Options::hard_from);
     found.whole("warmup", &Options::warmup_samples);
     found.whole("total-samples", &Options::total_samples);
     found.whole("step-samples", &Options::step_samples);
@@ -98,6 +99,7 @@ void check_training(const Contradictions &found, const TrainFlags &flags, const 
     found.bit("dense-updates", DSLIDE_TRAINER_DENSE_UPDATES);
     found.bit("no-centring", DSLIDE_TRAINER_NO_CENTRING);
     found.bit("correction", DSLIDE_TRAINER_CORRECTION);
+    found.bit("bf16-scores", DSLIDE_TRAINER_BF16_SCORES);
 }
 
 } // namespace

@@ -126,12 +126,16 @@ void add_selection_flags(FlagSet &set, dslide_trainer_options &options, bool &de
                   const float power = number("--frequency-power", text, 0, 10);
                   options.frequency_power = power == 0 ? -1 : power;
               });
+    set.whole("--hard-from", options.hard_from, 0, most_samples,
+              "Samples before rows are selected; until then as many more are shared (0)");
     set.whole("--rebuild-first", options.rebuild_first, 1, most_steps,
               "Steps before the first rebuild of the tables (50)");
     set.real("--rebuild-growth", options.rebuild_growth, 1, 1000, "Each gap is X times the last (1.1)");
     set.whole("--rebuild-max", options.rebuild_max, 1, most_steps, "Longest gap in steps (1000)");
     set.toggle("--no-centring", "Hash activations themselves, not minus their running mean",
                [&options](bool on) { set_bit(options.flags, DSLIDE_TRAINER_NO_CENTRING, on); });
+    set.toggle("--bf16-scores", "Score candidates from a bfloat16 copy of the rows",
+               [&options](bool on) { set_bit(options.flags, DSLIDE_TRAINER_BF16_SCORES, on); });
     set.toggle("--correction", "Divide sampled rows' exp(logit) by their inclusion probability",
                [&options](bool on) { set_bit(options.flags, DSLIDE_TRAINER_CORRECTION, on); });
 }

@@ -86,6 +86,8 @@ void set_options(JsonObject &json, const dslide_trainer_options &options) {
         .set("rebuild_max", options.rebuild_max)
         .set("dense_updates", (options.flags & DSLIDE_TRAINER_DENSE_UPDATES) != 0)
         .set("centring", (options.flags & DSLIDE_TRAINER_NO_CENTRING) == 0)
+        .set("hard_from", options.hard_from)
+        .set("bf16_scores", (options.flags & DSLIDE_TRAINER_BF16_SCORES) != 0)
         .set("correction", (options.flags & DSLIDE_TRAINER_CORRECTION) != 0);
 }
 

@@ -64,6 +64,10 @@ void SampledOutput::score(Arena &arena, const ActiveSet &active, const Matrix &h
 void SampledOutput::score_private(Arena &arena, const Matrix &h, const Parameters &weight, const Parameters &bias) {
     const simd::Kernels &k = simd::kernels();
     const std::vector<std::int64_t> cuts = inverse_.cut(parts_of_scoring);
+    if (weight.bf16) {
+        h_bf16_.ensure(static_cast<std::size_t>(h.rows * h.stride));
+        k.to_bf16(h.row(0), h_bf16_.data(), h.rows * h.stride);
+    }
     arena.each(static_cast<std::int64_t>(cuts.size()) - 1, [&](std::int64_t part) {
         std::vector<float> scores;
         const std::int64_t last = cuts[static_cast<std::size_t>(part) + 1];
@@ -71,8 +75,12 @@ void SampledOutput::score_private(Arena &arena, const Matrix &h, const Parameter
             if (i + 2 < last) prefetch_row(weight.row(inverse_.row(i + 2)), weight.stride, false);
             const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i), row = inverse_.row(i);
             scores.resize(static_cast<std::size_t>(count));
-            k.score_row(weight.row(row), bias.weights[row], h.row(0), h.stride, h.stride, inverse_.samples() + begin,
-                        count, scores.data());
+            if (weight.bf16)
+                k.score_row_bf16(weight.bf16 + row * weight.stride, bias.weights[row], h_bf16_.data(), h.stride,
+                                 h.stride, inverse_.samples() + begin, count, scores.data());
+            else
+                k.score_row(weight.row(row), bias.weights[row], h.row(0), h.stride, h.stride,
+                            inverse_.samples() + begin, count, scores.data());
             for (std::int64_t e = 0; e < count; ++e)
                 z_[static_cast<std::size_t>(inverse_.positions()[begin + e])] = scores[static_cast<std::size_t>(e)];
         }

@@ -43,6 +43,7 @@ private:
                           const Optimizer &optimizer);
 
     Inverse inverse_;
+    Array<std::uint16_t> h_bf16_;    ///< activations, where the rows have a bfloat16 copy
     Array<float> z_;                 ///< a score, later a gradient, for each place in ActiveSet::row
     Matrix shared_weight_;           ///< gathered rows
     Array<float> shared_offset_;     ///< their bias minus log inclusion

@@ -21,6 +21,7 @@ struct Parameters {
     float *weights = nullptr;
     std::array<float *, 2> state{};
     std::int64_t rows = 0, cols = 0, stride = 0;
+    std::uint16_t *bf16 = nullptr; ///< a bfloat16 copy of the weights that updates keep in step; null: none
 
     float *row(std::int64_t r) const { return weights + r * stride; }
 };
@@ -34,6 +35,7 @@ public:
     /// Applies `grad` (stride values, may be clipped in place) to row r.
     void update_row(const Parameters &p, std::int64_t r, float *grad) const {
         update(p, r * p.stride, p.stride, grad, true);
+        if (p.bf16) simd::kernels().to_bf16(p.row(r), p.bf16 + r * p.stride, p.stride);
     }
     /// Applies `grad` to all of a bias, a single row that is not decayed. A length that is no multiple of the SIMD
     /// width is padded by the caller.

@@ -29,6 +29,10 @@ bool uses_tables(const dslide_trainer_options &o) {
     return o.select == DSLIDE_SELECT_SIMHASH || o.select == DSLIDE_SELECT_DWTA;
 }
 
+bool uses_bf16(const dslide_trainer_options &o) {
+    return (o.flags & DSLIDE_TRAINER_BF16_SCORES) && o.select != DSLIDE_SELECT_ALL;
+}
+
 // About 160 rows a bucket: few enough to count through L of them, enough for chance to find what is near.
 int default_bits(std::int64_t rows) {
     return std::clamp(static_cast<int>(std::lround(std::log2(static_cast<double>(rows) / 160))), 3, 20);
@@ -54,8 +58,8 @@ bool dense_is_cheaper(const dslide_trainer_options &o, const dslide_model_option
 
 dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_options &shape) {
     const auto rows = static_cast<double>(shape.n_outputs);
-    constexpr std::uint32_t known_flags =
-        DSLIDE_TRAINER_DENSE_UPDATES | DSLIDE_TRAINER_NO_CENTRING | DSLIDE_TRAINER_CORRECTION;
+    constexpr std::uint32_t known_flags = DSLIDE_TRAINER_DENSE_UPDATES | DSLIDE_TRAINER_NO_CENTRING |
+                                          DSLIDE_TRAINER_CORRECTION | DSLIDE_TRAINER_BF16_SCORES;
     if (o.flags & ~known_flags)
         fail(DSLIDE_E_UNSUPPORTED, "flags has bits that this library does not know: ", o.flags & ~known_flags);
     check_enum(o.optimizer, DSLIDE_ADAGRAD, "optimizer");
@@ -82,6 +86,7 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
     check_range(o.clip_row_norm, 0, largest, "clip_row_norm");
     check_range(static_cast<double>(o.warmup_samples), 0, 1e18, "warmup_samples");
     check_range(static_cast<double>(o.total_samples), 0, 1e18, "total_samples");
+    check_range(static_cast<double>(o.hard_from), 0, 1e18, "hard_from");
     check_range(static_cast<double>(o.step_samples), 0, 1e18, "step_samples");
     if (o.schedule == DSLIDE_SCHEDULE_STEP && o.step_samples == 0)
         fail(DSLIDE_E_ARGUMENT, "step_samples must be set for schedule STEP");
@@ -144,6 +149,7 @@ dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const 
     weights += shape.n_outputs * (width + 1);
     e.weight_bytes = 4 * weights;
     e.optimizer_bytes = state_planes(o) * e.weight_bytes;
+    if (uses_bf16(o)) e.weight_bytes += 2 * shape.n_outputs * width;
     const Plan plan = plan_of(o, shape);
     const std::int64_t rows = shape.n_outputs;
     if (uses_tables(o) && plan.hard_rows > 0) {

@@ -27,6 +27,7 @@ Trainer::Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &opt
       plan_(plan_of(options_, model_->options())) {
     make_state();
     make_source();
+    refresh_bf16();
     counts_known_ = !model_->label_frequencies().counts.empty();
     if (counts_known_)
         shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
@@ -76,8 +77,8 @@ void Trainer::make_source() {
         const std::int32_t family = options_.select == DSLIDE_SELECT_DWTA ? DSLIDE_HASH_DWTA : DSLIDE_HASH_SIMHASH;
         source_ = std::make_unique<TableSource>(
             make_hash_family(family, model_->width(), options_.tables, options_.bits, options_.seed), model_->width(),
-            TableSource::Settings{!(options_.flags & DSLIDE_TRAINER_NO_CENTRING), options_.rebuild_first,
-                                  options_.rebuild_max, options_.rebuild_growth, plan_.candidates / 8, options_.seed});
+            TableSource::Settings{!has_flag(DSLIDE_TRAINER_NO_CENTRING), options_.rebuild_first, options_.rebuild_max,
+                                  options_.rebuild_growth, plan_.candidates / 8, options_.seed});
     }
 }
 
@@ -88,6 +89,16 @@ Trainer::Passes Trainer::passes(Layer &layer, LayerState &state) const {
         p.bias.state[i] = state.bias[i].data();
     }
     return p;
+}
+
+void Trainer::refresh_bf16() {
+    if (!has_flag(DSLIDE_TRAINER_BF16_SCORES) || options_.select == DSLIDE_SELECT_ALL) return;
+    const Matrix &weight = model_->output().weight;
+    if (output_bf16_.size() == 0) output_bf16_ = Array<std::uint16_t>(weight.data.size());
+    model_->cluster().arena().blocks(weight.rows, 1024, [&](std::int64_t begin, std::int64_t end) {
+        simd::kernels().to_bf16(weight.row(begin), output_bf16_.data() + begin * weight.stride,
+                                (end - begin) * weight.stride);
+    });
 }
 
 void Trainer::set_label_counts(std::vector<std::int64_t> counts, std::int64_t samples) {
@@ -108,23 +119,26 @@ void Trainer::count_labels(const CsrRows &labels) {
 void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &stats) {
     Arena &arena = model_->cluster().arena();
     Layer &output = model_->output();
-    if (plan_.shared > 0) {
-        shared_rows_.draw(plan_.shared, options_.seed, step_, active_.shared, active_.shared_log_inclusion);
-        if (!(options_.flags & DSLIDE_TRAINER_CORRECTION))
+    // Early on retrieval is no better than chance; frequent labels teach more (options.hard_from).
+    const bool hard = source_ && model_->samples_seen >= options_.hard_from;
+    const std::int64_t draws = plan_.shared + (hard ? 0 : plan_.hard_rows);
+    active_.shared.clear();
+    if (draws > 0) {
+        shared_rows_.draw(draws, options_.seed, step_, active_.shared, active_.shared_log_inclusion);
+        if (!has_flag(DSLIDE_TRAINER_CORRECTION))
             std::fill(active_.shared_log_inclusion.begin(), active_.shared_log_inclusion.end(), 0.0f);
     }
-    if (TableSource *source = tables()) {
+    if (TableSource *source = tables(); source && hard) {
         const Stopwatch watch;
-        const bool edited = edits_seen_ != model_->edits();
-        stats.rebuilt = source->prepare(arena, h, step_, edited, output.weight.data.data(), output.weight.stride,
+        stats.rebuilt = source->prepare(arena, h, step_, tables_stale_, output.weight.data.data(), output.weight.stride,
                                         output.weight.rows, output.bias.data());
-        edits_seen_ = model_->edits();
+        tables_stale_ = false;
         stats.seconds_rebuild = watch.seconds();
     }
-    if (source_) source_->find(arena, h, step_, plan_.candidates, candidates_);
+    if (hard) source_->find(arena, h, step_, plan_.candidates, candidates_);
     selection_.build(arena,
-                     {batch.labels, source_ ? &candidates_ : nullptr, plan_.random_fill,
-                      (options_.flags & DSLIDE_TRAINER_CORRECTION) != 0, options_.seed, step_, model_->n_outputs()},
+                     {batch.labels, hard ? &candidates_ : nullptr, plan_.random_fill,
+                      has_flag(DSLIDE_TRAINER_CORRECTION), options_.seed, step_, model_->n_outputs()},
                      active_);
 }
 
@@ -160,7 +174,13 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     const Matrix &h = activations_.back();
     stats.seconds_forward = phase.lap();
 
-    const Passes output = passes(model_->output(), output_state_);
+    if (edits_seen_ != model_->edits()) {
+        edits_seen_ = model_->edits();
+        tables_stale_ = true;
+        refresh_bf16();
+    }
+    Passes output = passes(model_->output(), output_state_);
+    output.weight.bf16 = output_bf16_.data();
     Matrix &dh = gradients_.back();
     OutputCounts counts;
     if (all) {

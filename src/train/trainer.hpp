@@ -67,10 +67,12 @@ private:
     void make_source();
     static LayerState state_for(const Layer &layer, int planes);
     Passes passes(Layer &layer, LayerState &state) const;
+    void refresh_bf16();
     void count_labels(const CsrRows &labels);
     void select(const Batch &batch, const Matrix &h, dslide_step_stats &stats);
     void backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats);
-    bool every_row() const { return options_.flags & DSLIDE_TRAINER_DENSE_UPDATES; }
+    bool has_flag(std::uint32_t flag) const { return (options_.flags & flag) != 0; }
+    bool every_row() const { return has_flag(DSLIDE_TRAINER_DENSE_UPDATES); }
     TableSource *tables() const { return dynamic_cast<TableSource *>(source_.get()); }
     std::int64_t optimizer_bytes() const;
 
@@ -85,13 +87,15 @@ private:
     std::int64_t step_ = 0;
     RunPosition position_;
     bool counts_known_ = false;
-    bool broken_ = false; ///< an update was cut off: weights are half old, half new
-    std::int64_t edits_seen_ = 0;
+    bool broken_ = false;         ///< an update was cut off: weights are half old, half new
+    std::int64_t edits_seen_ = 0; ///< see Model::edits()
+    bool tables_stale_ = false;   ///< weights were overwritten since the last rebuild
 
     LayerState input_state_, output_state_;
     std::vector<LayerState> hidden_states_;
 
     std::unique_ptr<CandidateSource> source_; ///< null: no hard rows, or all rows
+    Array<std::uint16_t> output_bf16_;        ///< copy of output.weight, or empty
     SharedRows shared_rows_;
     Selection selection_;
     Candidates candidates_;

@@ -48,6 +48,7 @@ void visit_options(Options &o, Visit &&visit) {
     visit("rebuild_growth", o.rebuild_growth);
     visit("rebuild_max", o.rebuild_max);
     visit("frequency_power", o.frequency_power);
+    visit("hard_from", o.hard_from);
 }
 
 struct Write {
@@ -133,7 +134,7 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
         meta.set_number("tables.scale", state.scale);
         meta.set_int("tables.rebuilds", state.rebuilds);
         meta.set_int("tables.batches", state.batches);
-        meta.set_bool("tables.stale", edits_seen_ != model_->edits());
+        meta.set_bool("tables.stale", tables_stale_ || edits_seen_ != model_->edits());
         // Codes are kept row by row, not tables: a row range then says all about its rows, on any number of ranks.
         const std::int64_t rows = model_->n_outputs(), n_tables = options_.tables;
         scratch.emplace_back(static_cast<std::size_t>(rows * n_tables));
@@ -165,6 +166,7 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is negative");
     make_state();
     make_source();
+    refresh_bf16();
     if (!model_->label_frequencies().counts.empty())
         shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
     visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
@@ -192,7 +194,7 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     state.rebuilds = meta.get_int("tables.rebuilds");
     state.batches = meta.get_int("tables.batches");
     // Another number than the model's brings about the rebuild that the saving trainer was going to make.
-    edits_seen_ = model_->edits() - meta.get_bool("tables.stale");
+    tables_stale_ = meta.get_bool("tables.stale");
     const TensorShape codes = checkpoint.shape(codes_tensor),
                       mean = checkpoint.has(mean_tensor) ? checkpoint.shape(mean_tensor) : TensorShape{};
     if (codes.type != DType::i32 || codes.rows != model_->n_outputs() || codes.cols != options_.tables ||

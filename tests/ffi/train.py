@@ -49,7 +49,7 @@ class TrainerOptions(Structure):
                 ("step_factor", c_float), ("final_rate", c_float), ("select", c_int32), ("active_share", c_float),
                 ("tables", c_int32), ("bits", c_int32), ("shared_negatives", c_int32), ("random_fill", c_int32),
                 ("candidate_factor", c_float), ("rebuild_first", c_int64), ("rebuild_growth", c_float),
-                ("rebuild_max", c_int64), ("frequency_power", c_float), ("reserved", c_int32)]
+                ("rebuild_max", c_int64), ("frequency_power", c_float), ("reserved", c_int32), ("hard_from", c_int64)]
 
 
 class Metrics(Structure):

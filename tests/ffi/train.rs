@@ -70,6 +70,7 @@ structure!(TrainerOptions {
     warmup_samples: i64, total_samples: i64, step_samples: i64, step_factor: f32, final_rate: f32, select: i32,
     active_share: f32, tables: i32, bits: i32, shared_negatives: i32, random_fill: i32, candidate_factor: f32,
     rebuild_first: i64, rebuild_growth: f32, rebuild_max: i64, frequency_power: f32, reserved: i32,
+    hard_from: i64,
 });
 structure!(Metrics {
     n_cutoffs: i32, k: [i32; MAX_CUTOFFS], precision: [f64; MAX_CUTOFFS], recall: [f64; MAX_CUTOFFS],

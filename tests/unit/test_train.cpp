@@ -190,7 +190,7 @@ static void test_train__bits_do_not_depend_on_threads(void **) {
                         options.shared_negatives = 30;
                         options.random_fill = 9;
                         options.active_share = 0.2f;
-                        options.flags = DSLIDE_TRAINER_CORRECTION;
+                        options.flags = DSLIDE_TRAINER_CORRECTION | DSLIDE_TRAINER_BF16_SCORES;
                     }
                     const auto model = make_model(shape_of(80, 700, hidden), threads);
                     Trainer trainer(model, options);
@@ -221,6 +221,7 @@ std::string check_resume(const ResumeCase &c, const Rows &rows, const Scratch &s
     options.final_rate = 0.1f;
     options.shared_negatives = 10;
     options.random_fill = 3;
+    if (c.schedule == DSLIDE_SCHEDULE_LINEAR) options.flags = DSLIDE_TRAINER_BF16_SCORES, options.hard_from = 200;
     const auto model = make_model(shape_of(80, 300, {20, 16}));
     Trainer trainer(model, options);
     const auto step = [&](Trainer &t, int i) {
@@ -507,7 +508,7 @@ static void test_train__extreme_choices_of_rows_and_tables(void **) {
     std::string failing;
     const Rows rows(64, 20, 100, 8), everything(5, 20, 100, 100);
     for (const std::int32_t select : selections)
-        for (int variant = 0; variant < 10; ++variant) {
+        for (int variant = 0; variant < 11; ++variant) {
             auto o = selecting(select);
             if (variant == 0) o.active_share = 1e-6f; // fewer rows than labels
             if (variant == 1) o.shared_negatives = 100;
@@ -519,6 +520,7 @@ static void test_train__extreme_choices_of_rows_and_tables(void **) {
             if (variant == 7) o.active_share = 1;
             if (variant == 8) o.flags = DSLIDE_TRAINER_DENSE_UPDATES | DSLIDE_TRAINER_NO_CENTRING;
             if (variant == 9) o.rebuild_first = 1, o.rebuild_max = 1, o.frequency_power = -1, o.shared_negatives = 3;
+            if (variant == 10) o.flags = DSLIDE_TRAINER_BF16_SCORES, o.hard_from = 70;
             const auto model = make_model(shape_of(20, 100, {12}));
             Trainer trainer(model, o);
             const dslide_trainer_info info = trainer.info();
@@ -533,6 +535,45 @@ static void test_train__extreme_choices_of_rows_and_tables(void **) {
             if (!failing.empty()) failing += std::to_string(select) + "/" + std::to_string(variant) + " ";
         }
     assert_string_equal(failing.c_str(), "");
+}
+
+static void test_train__hard_rows_start_when_told(void **) {
+    std::vector<bool> rebuilt;
+    std::int64_t rows_before = 0;
+    {
+        const Rows rows(100, 40, 300);
+        auto o = selecting(DSLIDE_SELECT_SIMHASH);
+        o.active_share = 0.1f;
+        o.hard_from = 40;
+        const auto model = make_model(shape_of(40, 300, {16}));
+        Trainer trainer(model, o);
+        for (int step = 0; step < 4; ++step) {
+            const dslide_step_stats s = trainer.step(rows.batch(20 * step, 20 * step + 20));
+            rebuilt.push_back(s.rebuilt != 0);
+            if (step == 0) rows_before = s.rows_touched;
+        }
+    }
+    // 30 draws with replacement and 20 samples' labels, at most 3 each: no more rows than that before the tables start.
+    assert_true(rows_before <= 30 + 60);
+    assert_false(rebuilt[0] || rebuilt[1]);
+    assert_true(rebuilt[2]);
+    assert_false(rebuilt[3]);
+}
+
+static void test_train__bf16_scores_stay_near_fp32(void **) {
+    double losses[2];
+    {
+        const Rows rows(100, 40, 300);
+        for (const bool bf16 : {false, true}) {
+            auto o = selecting(DSLIDE_SELECT_RANDOM);
+            o.flags = bf16 ? DSLIDE_TRAINER_BF16_SCORES : 0u;
+            const auto model = make_model(shape_of(40, 300, {16}));
+            Trainer trainer(model, o);
+            for (int step = 0; step < 20; ++step) losses[bf16] = trainer.step(rows.all()).loss;
+        }
+    }
+    assert_true(losses[0] != losses[1]);                     // the other kernel ran
+    assert_true(std::abs(losses[1] / losses[0] - 1) < 0.01); // bfloat16 keeps 8 bits: 0.4 % a factor
 }
 
 static void test_train__sampling_all_rows_is_the_dense_network(void **) {
@@ -937,6 +978,8 @@ int main() {
         cmocka_unit_test(test_train__nothing_to_learn_changes_nothing),
         cmocka_unit_test(test_train__edge_shapes_learn),
         cmocka_unit_test(test_train__extreme_choices_of_rows_and_tables),
+        cmocka_unit_test(test_train__hard_rows_start_when_told),
+        cmocka_unit_test(test_train__bf16_scores_stay_near_fp32),
         cmocka_unit_test(test_train__sampling_all_rows_is_the_dense_network),
         cmocka_unit_test(test_train__dense_updates_of_all_rows_equal_the_dense_network),
         cmocka_unit_test(test_train__lazy_updates_leave_untouched_rows_alone),
