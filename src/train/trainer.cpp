@@ -113,7 +113,8 @@ void Trainer::count_labels(const CsrRows &labels) {
     for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
         ++f.counts[static_cast<std::size_t>(labels.col[e])];
     f.samples += labels.n_rows;
-    if (plan_.shared > 0) shared_rows_.set_counts(f.counts, std::max(0.0f, options_.frequency_power));
+    if (plan_.shared > 0 || model_->samples_seen < options_.hard_from)
+        shared_rows_.set_counts(f.counts, std::max(0.0f, options_.frequency_power));
 }
 
 void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &stats) {

@@ -36,7 +36,9 @@ Matrix normal_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t number)
     return m;
 }
 
-VectorRows rows_of(const Matrix &m, const float *last = nullptr) { return {m.row(0), m.stride, m.rows, last}; }
+VectorRows rows_of(const Matrix &m, const float *last = nullptr, const float *origin = nullptr) {
+    return {m.row(0), m.stride, m.rows, last, origin};
+}
 
 /// codes[t * rows + i]
 std::vector<std::uint32_t> codes_of(const HashFamily &family, const VectorRows &x, int threads = 1) {
@@ -784,7 +786,7 @@ struct Clustered {
 
 TableSource source_of(std::int32_t family, bool centring, int bits = 6) {
     return TableSource(make_hash_family(family, Clustered::width, 50, bits, test_seed), Clustered::width,
-                       {centring, 3, 10, 2.0, test_seed});
+                       {centring, 3, 10, 2.0, 0, test_seed});
 }
 
 bool prepare(TableSource &source, Arena &arena, const Clustered &c, std::int64_t step, bool force = false) {
@@ -821,7 +823,7 @@ static void test_lsh__tables_recall_the_true_top_rows(void **) {
     assert_true(shifted_recall > uncentred_recall); // what centring is for
 }
 
-// Queries [h - m ; s], rows [w ; (b + m.w) / s]: their product is h.w + b whatever m and s are.
+// Queries [h - m ; s], rows [w - v ; (c - mean c) / s]: the order of their products is that of the logits.
 static void test_lsh__centred_rows_are_what_the_tables_hold(void **) {
     const Clustered c(2);
     Arena arena(2);
@@ -834,23 +836,41 @@ static void test_lsh__centred_rows_are_what_the_tables_hold(void **) {
         for (std::int64_t i = 0; i < Clustered::samples; ++i)
             square += std::pow(c.h.row(i)[j] - mean[at(j)], 2) / double{Clustered::samples};
     }
-    const double scale = 4 * std::sqrt(square / Clustered::width);
     double worst_mean = 0, worst_logit = 0;
     for (std::int64_t j = 0; j < Clustered::width; ++j)
         worst_mean = std::max(worst_mean, std::abs(source.frozen_mean()[at(j)] - mean[at(j)]));
-    std::vector<float> last(Clustered::rows);
+    // Mean row v, mean logits b + m.w with their mean and deviation, root mean square of |w - v|.
+    std::vector<double> mean_row(at(Clustered::width)), mean_logit(at(Clustered::rows));
+    double length = 0, sum = 0, squares = 0;
+    for (std::int64_t r = 0; r < Clustered::rows; ++r)
+        for (std::int64_t j = 0; j < Clustered::width; ++j)
+            mean_row[at(j)] += static_cast<double>(c.weight.row(r)[j]) / double{Clustered::rows};
     for (std::int64_t r = 0; r < Clustered::rows; ++r) {
-        double shifted = c.bias[at(r)], logit = c.bias[at(r)], centred = 0;
+        mean_logit[at(r)] = c.bias[at(r)];
         for (std::int64_t j = 0; j < Clustered::width; ++j) {
-            shifted += source.frozen_mean()[at(j)] * static_cast<double>(c.weight.row(r)[j]);
-            logit += c.h.row(0)[j] * static_cast<double>(c.weight.row(r)[j]);
-            centred += (c.h.row(0)[j] - source.frozen_mean()[at(j)]) * static_cast<double>(c.weight.row(r)[j]);
+            mean_logit[at(r)] += mean[at(j)] * static_cast<double>(c.weight.row(r)[j]);
+            length += std::pow(c.weight.row(r)[j] - mean_row[at(j)], 2);
         }
-        last[at(r)] = static_cast<float>(shifted / source.state().scale);
-        worst_logit = std::max(worst_logit, std::abs(logit - (centred + source.state().scale * last[at(r)])));
+        sum += mean_logit[at(r)];
+        squares += mean_logit[at(r)] * mean_logit[at(r)];
+    }
+    const double n = Clustered::rows, deviation = std::sqrt(squares / n - sum / n * (sum / n));
+    const double scale = std::sqrt(std::sqrt(square) * deviation / std::sqrt(length / n));
+    // (h - m).(w - v) + s (c - mean c) / s differs from the logit by the same amount for every row.
+    std::vector<float> last(Clustered::rows), origin(at(c.weight.stride));
+    for (std::int64_t j = 0; j < Clustered::width; ++j) origin[at(j)] = static_cast<float>(mean_row[at(j)]);
+    double first_difference = 0;
+    for (std::int64_t r = 0; r < Clustered::rows; ++r) {
+        last[at(r)] = static_cast<float>((mean_logit[at(r)] - sum / n) / source.state().scale);
+        double difference = c.bias[at(r)] - source.state().scale * static_cast<double>(last[at(r)]);
+        for (std::int64_t j = 0; j < Clustered::width; ++j)
+            difference += c.h.row(0)[j] * static_cast<double>(c.weight.row(r)[j]) -
+                          (c.h.row(0)[j] - mean[at(j)]) * (c.weight.row(r)[j] - mean_row[at(j)]);
+        if (r == 0) first_difference = difference;
+        worst_logit = std::max(worst_logit, std::abs(difference - first_difference));
     }
     // Codes of the rows made here; rounding may turn a bit of a projection close to 0.
-    const auto codes = codes_of(source.tables().family(), rows_of(c.weight, last.data()));
+    const auto codes = codes_of(source.tables().family(), rows_of(c.weight, last.data(), origin.data()));
     std::vector<std::int32_t> held(at(Clustered::rows * 50));
     source.tables().write_codes(held.data());
     std::int64_t different = 0;

@@ -492,9 +492,10 @@ static void test_train__edge_shapes_learn(void **) {
                 for (int step = 0; step < 20; ++step) trainer.step(rows.all());
                 const double last = full_loss(*model, rows, loss);
                 // Relu may leave nothing but the bias; 5000 samples with random labels leave nothing to learn; rows
-                // that DWTA does not find among so few are not pushed down.
-                const bool may_fail =
-                    s.hidden[0] == 1 || s.hidden.size() == 3 || s.samples == 5000 || select == DSLIDE_SELECT_DWTA;
+                // that tables do not find among so few are not pushed down.
+                const bool may_fail = s.hidden[0] == 1 || s.hidden.size() == 3 || s.samples == 5000 ||
+                                      select == DSLIDE_SELECT_DWTA ||
+                                      (select == DSLIDE_SELECT_SIMHASH && s.classes == 3);
                 const auto after = weights_of(*model);
                 const bool moved = after != before || select <= DSLIDE_SELECT_DWTA; // without a find, a label is alone
                 if (!(last < first || may_fail) || !std::isfinite(last) || !all_finite(after) || !moved)
@@ -566,7 +567,7 @@ static void test_train__bf16_scores_stay_near_fp32(void **) {
         const Rows rows(100, 40, 300);
         for (const bool bf16 : {false, true}) {
             auto o = selecting(DSLIDE_SELECT_RANDOM);
-            o.flags = bf16 ? DSLIDE_TRAINER_BF16_SCORES : 0u;
+            o.flags = bf16 ? std::uint32_t{DSLIDE_TRAINER_BF16_SCORES} : 0;
             const auto model = make_model(shape_of(40, 300, {16}));
             Trainer trainer(model, o);
             for (int step = 0; step < 20; ++step) losses[bf16] = trainer.step(rows.all()).loss;
@@ -963,7 +964,7 @@ static void test_train__options_out_of_range_are_named(void **) {
             failing += std::string(name) + " ";
     }
     dslide_trainer_options o{};
-    o.flags = 8;
+    o.flags = 16;
     if (status_of([&] { resolved(o, shape); }) != DSLIDE_E_UNSUPPORTED) failing += "flags ";
     assert_string_equal(failing.c_str(), "");
 }
