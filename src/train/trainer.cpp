@@ -16,8 +16,16 @@
 namespace dslide {
 namespace {
 
-bool all_finite(const Matrix &m) {
-    return std::all_of(m.row(0), m.row(m.rows), [](float x) { return std::isfinite(x); });
+// Beyond it squares of gradients, and with them the second moments, leave the range of fp32: such a row would stand
+// still for ever.
+constexpr float largest_activation = 1e18f;
+
+void check_activations(const Matrix &m, std::int64_t step, double rate) {
+    const float *last = m.row(m.rows);
+    const float *wrong = std::find_if_not(m.row(0), last, [](float x) { return x <= largest_activation; });
+    if (wrong != last)
+        fail(DSLIDE_E_DIVERGED, "an activation is ", *wrong, " in step ", step, " (learning rate ", rate,
+             "); no weight was changed");
 }
 
 } // namespace
@@ -167,10 +175,7 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     const Optimizer optimizer(options_, step_ + 1, rate);
     const bool all = options_.select == DSLIDE_SELECT_ALL;
     model_->forward(batch.features, activations_);
-    for (const Matrix &activation : activations_)
-        if (!all_finite(activation))
-            fail(DSLIDE_E_DIVERGED, "an activation is not finite in step ", step_ + 1, " (learning rate ", rate,
-                 "); no weight was changed");
+    for (const Matrix &activation : activations_) check_activations(activation, step_ + 1, rate);
     if (!counts_known_) count_labels(batch.labels);
     const Matrix &h = activations_.back();
     stats.seconds_forward = phase.lap();
