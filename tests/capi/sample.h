@@ -3,7 +3,9 @@
 #ifndef DSLIDE_TESTS_SAMPLE_H
 #define DSLIDE_TESTS_SAMPLE_H
 
+#ifndef _GNU_SOURCE
 #define _POSIX_C_SOURCE 200809L
+#endif
 
 #include <dslide/dslide.h>
 
