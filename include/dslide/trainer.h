@@ -61,9 +61,9 @@ enum {
 enum {
     DSLIDE_TRAINER_DENSE_UPDATES = 1, /**< update every row each step, touched or not: the textbook optimizer, slow */
     DSLIDE_TRAINER_NO_CENTRING = 2,   /**< hash h itself, not h minus its running mean */
-    DSLIDE_TRAINER_BF16_SCORES = 8, /**< score private rows from a bfloat16 copy (2 more bytes a weight, kept in step): half
-                                         the memory traffic of scoring; updates stay fp32 */
-    DSLIDE_TRAINER_CORRECTION = 4     /**< divide sampled rows' exp(logit) by their inclusion probability */
+    DSLIDE_TRAINER_BF16_SCORES = 8, /**< score private rows from a bfloat16 copy (2 more bytes a weight, kept in step):
+                                       half the memory traffic of scoring; updates stay fp32 */
+    DSLIDE_TRAINER_CORRECTION = 4   /**< divide sampled rows' exp(logit) by their inclusion probability */
 };
 
 /** How a model is trained. */
@@ -97,13 +97,13 @@ typedef struct dslide_trainer_options {
     int32_t random_fill;    /**< uniform rows a sample; 0: none */
     float candidate_factor; /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
     int64_t rebuild_first;  /**< steps before the first rebuild of the tables; 0: 50 */
-    float rebuild_growth;   /**< each gap is so many times the last, >= 1; 0: 1.1 */
+    float rebuild_growth;   /**< each gap is so many times the last, >= 1; 0: 1.1, from 50,000 classes on 1.5 */
     int64_t rebuild_max;    /**< longest gap in steps; 0: 1,000 */
     float frequency_power;  /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
     int32_t reserved;       /**< 0 */
-    int64_t hard_from;      /**< training samples before which no row is selected for a sample: as many more are drawn by
-                                 label frequency and shared instead, while retrieval is no better than chance; 0: from
-                                 the start */
+    int64_t hard_from; /**< training samples before which no row is selected for a sample: as many more are drawn by
+                            label frequency and shared instead, while retrieval is no better than chance; 0: from
+                            the start */
 } dslide_trainer_options;
 
 /** What one step did. */
@@ -137,7 +137,8 @@ typedef struct dslide_trainer_info {
     int32_t bits;             /**< of a bucket number */
     int32_t hard_rows;        /**< rows a sample kept by selection */
     int32_t candidates;       /**< rows a sample retrieved and scored */
-    int32_t shared_negatives; /**< rows a batch */
+    int32_t shared_negatives; /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: none,
+                                 or 1,024 with CORRECTION for 50,000 classes and more if active_share is 0 too */
     int32_t random_fill;      /**< rows a sample */
     int64_t step;             /**< steps done */
     int64_t samples_seen;     /**< training samples so far */

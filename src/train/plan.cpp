@@ -38,6 +38,11 @@ int default_bits(std::int64_t rows) {
     return std::clamp(static_cast<int>(std::lround(std::log2(static_cast<double>(rows) / 160))), 3, 20);
 }
 
+// From so many rows on, what a sample can pay for is too small a share to learn from early, and a rebuild is long.
+constexpr std::int64_t very_wide = 50000;
+constexpr std::int32_t shared_if_very_wide = 1024;
+constexpr double hard_if_very_wide = 128;
+
 // 1 % of the rows of a large layer, but no fewer than learn well, and no more than a sample can pay for.
 float default_share(std::int64_t rows) {
     const double wanted = std::clamp(0.01 * static_cast<double>(rows), 96.0, 512.0);
@@ -106,14 +111,21 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
     check_range(o.frequency_power, -1, 10, "frequency_power");
 
     const bool share_given = o.active_share > 0;
-    if (!share_given) o.active_share = default_share(shape.n_outputs);
+    const bool wide = shape.n_outputs >= very_wide;
+    const bool hashes = uses_tables(o) || o.select == DSLIDE_SELECT_AUTO;
+    if (!share_given && o.shared_negatives == 0 && wide && hashes) {
+        o.shared_negatives = shared_if_very_wide;
+        o.flags |= DSLIDE_TRAINER_CORRECTION;
+        o.active_share = static_cast<float>((shared_if_very_wide + hard_if_very_wide) / rows);
+    }
+    if (o.shared_negatives == 0) o.shared_negatives = -1;
+    if (o.active_share == 0) o.active_share = default_share(shape.n_outputs);
     if (o.tables == 0) o.tables = 50;
     if (o.bits == 0) o.bits = default_bits(shape.n_outputs);
     if (o.select == DSLIDE_SELECT_DWTA) o.bits = std::max(1, o.bits / Dwta::bits_a_code) * Dwta::bits_a_code;
     if (o.candidate_factor == 0) o.candidate_factor = 5;
-    if (o.shared_negatives == 0) o.shared_negatives = -1;
     if (o.rebuild_first == 0) o.rebuild_first = 50;
-    if (o.rebuild_growth == 0) o.rebuild_growth = 1.1f;
+    if (o.rebuild_growth == 0) o.rebuild_growth = wide ? 1.5f : 1.1f;
     if (o.rebuild_max == 0) o.rebuild_max = 1000;
     if (o.select == DSLIDE_SELECT_AUTO)
         o.select = dense_is_cheaper(o, shape) ? DSLIDE_SELECT_ALL : DSLIDE_SELECT_SIMHASH;
