@@ -208,12 +208,16 @@ namespace {
 struct ResumeCase {
     std::int32_t optimizer, select, schedule;
     bool edit; ///< weights are overwritten just before the save: the tables are stale
+    std::uint32_t flags = 0;
+    std::int64_t hard_from = 0;
 };
 
 std::string check_resume(const ResumeCase &c, const Rows &rows, const Scratch &scratch) {
     auto options = selecting(c.select);
     options.optimizer = c.optimizer;
     options.schedule = c.schedule;
+    options.flags = c.flags;
+    options.hard_from = c.hard_from;
     options.momentum = c.optimizer == DSLIDE_SGD ? 0.9f : 0;
     options.total_samples = 400;
     options.step_samples = 100;
@@ -260,11 +264,18 @@ static void test_train__resume_equals_going_on(void **) {
                         failing +=
                             std::to_string(optimizer) + std::to_string(select) + std::to_string(schedule) + wrong;
                 }
-        for (const std::int32_t select : {DSLIDE_SELECT_SIMHASH, DSLIDE_SELECT_DWTA}) {
-            const std::string wrong =
-                check_resume({DSLIDE_ADAM, select, DSLIDE_SCHEDULE_CONSTANT, true}, rows, scratch);
-            if (!wrong.empty()) failing += "stale " + wrong;
-        }
+        constexpr std::uint32_t flags[] = {0, DSLIDE_TRAINER_BF16_SCORES, DSLIDE_TRAINER_CORRECTION,
+                                           DSLIDE_TRAINER_DENSE_UPDATES | DSLIDE_TRAINER_NO_CENTRING};
+        for (const std::int32_t select : {DSLIDE_SELECT_SIMHASH, DSLIDE_SELECT_DWTA})
+            for (const std::uint32_t flag : flags)
+                for (const std::int64_t hard_from : {0, 100, 200}) // below and above the 140 samples at the save
+                    for (const bool edit : {false, true}) {
+                        const std::string wrong = check_resume(
+                            {DSLIDE_ADAM, select, DSLIDE_SCHEDULE_CONSTANT, edit, flag, hard_from}, rows, scratch);
+                        if (!wrong.empty())
+                            failing +=
+                                std::to_string(flag) + "/" + std::to_string(hard_from) + (edit ? "s " : " ") + wrong;
+                    }
     }
     assert_string_equal(failing.c_str(), "");
 }
