@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/** Most hidden layers a model can have. */
+/** Most hidden layers a model can have. Never changes: arrays in structs have this length. */
 #define DSLIDE_MAX_HIDDEN 8
 
 /** Shape and start of a model. */
@@ -202,7 +202,7 @@ DSLIDE_API dslide_status dslide_model_get_rows(const dslide_model *model, const 
 DSLIDE_API dslide_status dslide_model_set_rows(dslide_model *model, const char *name, int64_t row_begin, int64_t n_rows,
                                                const float *data) DSLIDE_NOEXCEPT;
 
-/** Most cut-offs one evaluation can have. */
+/** Most cut-offs one evaluation can have. Never changes: arrays in structs have this length. */
 #define DSLIDE_MAX_CUTOFFS 16
 
 /** How a model is judged. */
@@ -210,17 +210,18 @@ typedef struct dslide_eval_options {
     uint32_t struct_size;          /**< set by dslide_eval_options_init() */
     int32_t n_cutoffs;             /**< 1 .. DSLIDE_MAX_CUTOFFS; 0: three, 1 3 5 */
     int32_t k[DSLIDE_MAX_CUTOFFS]; /**< each >= 1, in any order; above n_outputs the missing places count as misses */
-    int32_t batch_size;            /**< rows at a time; 0: 256 */
+    int32_t batch_size;            /**< rows at a time, 1 .. 1,048,576; 0: 256 */
+    int32_t unlabelled;            /**< rows without labels: 0 count as misses, 1 are left out; counted either way */
     int64_t max_rows;              /**< judge only the first so many rows; 0: all */
     float propensity_a;            /**< A of PSP@k (Jain et al., KDD 2016); 0: 0.55 */
-    float propensity_b;            /**< B of PSP@k; 0: 1.5 */
-    int32_t unlabelled;            /**< rows without labels: 0 count as misses, 1 are left out; counted either way */
-    int32_t reserved;              /**< 0 */
+    float propensity_b;            /**< B of PSP@k, > -1; 0: 1.5 */
 } dslide_eval_options;
 
-/** Result of an evaluation; means over rows. Formulas in docs/metrics.md. */
+/** Result of an evaluation; means over rows. Formulas in docs/metrics.md.
+ *
+ * Never changes its size, since dslide_epoch_report holds one by value: new results take the reserved room. */
 typedef struct dslide_metrics {
-    uint32_t struct_size;                 /**< set by the caller: sizeof(dslide_metrics) */
+    uint32_t struct_size;                 /**< set by the caller: sizeof(dslide_metrics); in a report by the library */
     int32_t n_cutoffs;                    /**< entries used below, in the order asked for */
     int32_t k[DSLIDE_MAX_CUTOFFS];        /**< the cut-offs */
     double precision[DSLIDE_MAX_CUTOFFS]; /**< P@k, 0 .. 1 */
@@ -232,6 +233,7 @@ typedef struct dslide_metrics {
     int64_t rows_without_label;          /**< of the rows read */
     int64_t labels_out_of_range;         /**< labels >= n_outputs: counted as misses */
     double seconds;                      /**< wall time */
+    double reserved[DSLIDE_MAX_CUTOFFS]; /**< 0; room for one more result a cut-off, or several of the whole */
 } dslide_metrics;
 
 /** Set every field to its default: all `size` bytes to 0, struct_size to `size`. Local; any thread.

@@ -96,8 +96,9 @@ typedef struct dslide_trainer_options {
         shared_negatives;   /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: chosen */
     int32_t random_fill;    /**< uniform rows a sample; 0: none */
     float candidate_factor; /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
+    float rebuild_growth;   /**< each gap between rebuilds is so many times the last, 1 .. 1,000; 0: 1.1, from 50,000
+                                 classes on 1.5 */
     int64_t rebuild_first;  /**< steps before the first rebuild of the tables; 0: 50 */
-    float rebuild_growth;   /**< each gap is so many times the last, >= 1; 0: 1.1, from 50,000 classes on 1.5 */
     int64_t rebuild_max;    /**< longest gap in steps; 0: 1,000 */
     float frequency_power;  /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
     int32_t reserved;       /**< 0 */

@@ -21,7 +21,9 @@ typedef struct dslide_hashtable dslide_hashtable; /**< hash tables over vectors 
 /** Rows of a CSR (compressed sparse row) matrix that the caller owns; borrowed for one call.
  *
  * Columns are 0-based. Within a row they need not be sorted; a column that stands twice in a row is refused with
- * DSLIDE_E_ARGUMENT, as are columns outside [0, n_cols) and values that are not finite. */
+ * DSLIDE_E_ARGUMENT, as are columns outside [0, n_cols) and values that are not finite.
+ *
+ * Never changes its size, since dslide_batch holds two by value: another kind of matrix gets a struct of its own. */
 typedef struct dslide_csr_view {
     uint32_t struct_size;   /**< sizeof(dslide_csr_view) */
     int32_t index_bits;     /**< width of `col`: 32 (also 0) or 64 */

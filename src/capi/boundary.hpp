@@ -42,6 +42,14 @@ T *need(T *pointer, const char *name) {
     return pointer;
 }
 
+/// No public struct comes near it; a size above is a struct_size that was never set, and is not to be believed.
+constexpr std::size_t most_struct_bytes = 4096;
+
+inline void check_struct_size(std::size_t size, const char *name, const char *hint) {
+    if (size < sizeof(std::uint32_t) || size > most_struct_bytes)
+        fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, "; ", hint);
+}
+
 /// All defaults into a caller's options struct of `size` bytes, which may be another size than this library's sizeof: a
 /// program built with older headers has something else of its own behind them.
 template <class T>
@@ -57,24 +65,24 @@ template <class T>
 T read_options(const T *given, const T &defaults, const char *name) {
     if (!given) return defaults;
     const std::size_t size = given->struct_size;
-    if (size < sizeof given->struct_size)
-        fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, "; call its _init first");
+    check_struct_size(size, name, "call its _init first");
     T options{};
     std::memcpy(&options, given, size < sizeof(T) ? size : sizeof(T));
     const char *bytes = reinterpret_cast<const char *>(given);
     for (std::size_t i = sizeof(T); i < size; ++i)
         if (bytes[i] != 0)
             fail(DSLIDE_E_UNSUPPORTED, name, " has a field that this library does not know (byte ", i, ")");
+    if constexpr (requires { options.reserved; }) // a later library may give it a meaning
+        if (options.reserved != 0)
+            fail(DSLIDE_E_UNSUPPORTED, name, ".reserved is ", options.reserved, ", which means nothing here");
     options.struct_size = sizeof(T);
     return options;
 }
 
-/// Refuses a struct for results that has no size; to be called before work that cannot be taken back.
+/// Refuses a struct for results that has no size; to be called before the work is done.
 template <class T>
 void check_result(const T *out, const char *name) {
-    const auto size = need(out, name)->struct_size;
-    if (size < sizeof out->struct_size)
-        fail(DSLIDE_E_ARGUMENT, name, ".struct_size is ", size, ", expected sizeof(*", name, ")");
+    check_struct_size(need(out, name)->struct_size, name, "set it to the struct's sizeof");
 }
 
 /// The result for the caller: as much of it as the caller's struct has room for, its struct_size kept.

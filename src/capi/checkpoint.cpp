@@ -9,6 +9,7 @@ using namespace dslide;
 
 dslide_status dslide_checkpoint_verify(const char *dir, dslide_checkpoint_info *out) noexcept {
     return DSLIDE_BOUNDARY {
+        if (out) capi::check_result(out, "out");
         const CheckpointReader reader(capi::need(dir, "dir"));
         reader.verify();
         const Meta meta(reader.meta());

@@ -93,12 +93,10 @@ dslide_status dslide_dataset_rewind(dslide_dataset *dataset, int64_t epoch) noex
 dslide_status dslide_dataset_next(dslide_dataset *dataset, int64_t max_rows, dslide_batch *out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(dataset, "dataset");
-        capi::need(out, "out");
+        capi::check_result(out, "out"); // before rows are taken
         if (max_rows < 1 || max_rows > most_batch_rows)
             fail(DSLIDE_E_ARGUMENT, "max_rows ", max_rows, " is outside 1..", most_batch_rows);
-        if (out->struct_size < sizeof out->struct_size)
-            fail(DSLIDE_E_ARGUMENT, "out.struct_size is ", out->struct_size, ", expected sizeof(*out)");
-        const Batch batch = dataset->impl->next(max_rows); // only now: a bad call takes no rows
+        const Batch batch = dataset->impl->next(max_rows);
         const dslide_batch result{sizeof result, 0, view_of(batch.features), view_of(batch.labels), batch.weights,
                                   batch.row_ids};
         capi::write_result(result, out, "out");

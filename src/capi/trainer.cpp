@@ -51,6 +51,7 @@ dslide_status dslide_estimate_memory(const dslide_model_options *model, const ds
                                      int64_t batch_size, int64_t data_bytes, dslide_memory_estimate *out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(model, "model");
+        capi::check_result(out, "out");
         if (batch_size < 1 || batch_size > most_batch_rows)
             fail(DSLIDE_E_ARGUMENT, "batch_size is ", batch_size, ", expected 1 .. ", most_batch_rows);
         if (data_bytes < 0 || data_bytes > most_data_bytes)
@@ -132,7 +133,7 @@ dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view
                                   dslide_step_stats *stats) noexcept {
     return DSLIDE_BOUNDARY {
         Trainer &t = *capi::need(trainer, "trainer")->impl;
-        if (stats) capi::check_result(stats, "stats"); // only now: a bad call must not apply the step
+        if (stats) capi::check_result(stats, "stats"); // before the step is applied
         const capi::CheckedRows x(features, "features", t.model().n_inputs()),
             y(labels, "labels", t.model().n_outputs());
         capi::check_same_rows(x.rows(), y.rows());

@@ -95,6 +95,7 @@ bool Run::go(dslide_epoch_report &last) {
         if (options_.early_stop > 0 && position.epochs_since_best >= options_.early_stop) break;
         dslide_epoch_report report{};
         report.struct_size = sizeof report;
+        report.metrics.struct_size = sizeof report.metrics;
         report.epoch = static_cast<std::int32_t>(position.epochs_done + 1);
         stop = train_epoch(report);
         const bool cut_off = position.rows_in_epoch > 0;

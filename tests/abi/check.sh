@@ -13,7 +13,8 @@ python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 
 checks="headers_alone_gcc headers_alone_clang symbols_are_declared symbols_are_exported only_those_are_exported
-symbol_version addresses_c addresses_cpp options_init_equals_zero needed_libraries soname_and_flags
+symbol_version addresses_c addresses_cpp options_init_equals_zero layout_is_listed
+other_sizes old_program needed_libraries soname_and_flags
 no_avx_outside_simd no_shared_inline_avx install_tree install_pkg_config install_pkg_config_moved install_cmake
 install_cmake_moved abidiff_last_tag"
 if [ "${1:-}" = --list ]; then
@@ -96,6 +97,30 @@ options_init_equals_zero() {
         grep -q "${options}_init" "$here/options_equal.c" || { echo "options_equal.c does not test $options"; return 1; }
     done
     $CC -std=c11 -Wall -Wextra -Werror -I"$root/include" "$here/options_equal.c" -o "$work/a" -L"$build/src/capi" -ldslide
+    run_linked "$work/a"
+}
+
+layout_is_listed() {
+    [ "$(getconf LONG_BIT)" = 64 ] || skip "the list is of machines with 64-bit pointers"
+    "$python" "$here/layout.py" "$root/include" --program >"$work/a.c"
+    $CC -std=c99 -Wall -Werror -I"$root/include" "$work/a.c" -o "$work/a"
+    "$work/a" >"$work/printed"
+    "$python" "$here/layout.py" "$here/layout.txt" "$work/printed"
+}
+
+# Programs whose structs have other sizes than the library's.
+other_sizes() {
+    for options in $("$python" "$here/declared.py" "$root/include" --options); do
+        grep -q "{\"$options\"," "$here/other_sizes.c" || { echo "other_sizes.c does not test $options"; return 1; }
+    done
+    for result in $(grep -ho 'set by the caller: sizeof(dslide_[a-z_]*' "$root"/include/dslide/*.h | sed 's/.*(//'); do
+        grep -q "{\"$result\"," "$here/other_sizes.c" || { echo "other_sizes.c does not test $result"; return 1; }
+    done
+    $CC -std=c99 -Wall -Wextra -Werror -I"$root/include" "$here/other_sizes.c" -o "$work/a" -L"$build/src/capi" -ldslide
+    run_linked "$work/a" "$work/checkpoint"
+}
+old_program() {
+    $CC -std=c99 -Wall -Wextra -Werror "$here/old_program.c" -o "$work/a" -L"$build/src/capi" -ldslide
     run_linked "$work/a"
 }
 

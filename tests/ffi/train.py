@@ -48,14 +48,15 @@ class TrainerOptions(Structure):
                 ("warmup_samples", c_int64), ("total_samples", c_int64), ("step_samples", c_int64),
                 ("step_factor", c_float), ("final_rate", c_float), ("select", c_int32), ("active_share", c_float),
                 ("tables", c_int32), ("bits", c_int32), ("shared_negatives", c_int32), ("random_fill", c_int32),
-                ("candidate_factor", c_float), ("rebuild_first", c_int64), ("rebuild_growth", c_float),
+                ("candidate_factor", c_float), ("rebuild_growth", c_float), ("rebuild_first", c_int64),
                 ("rebuild_max", c_int64), ("frequency_power", c_float), ("reserved", c_int32), ("hard_from", c_int64)]
 
 
 class Metrics(Structure):
     _fields_ = [("struct_size", c_uint32), ("n_cutoffs", c_int32), ("k", c_int32 * MAX_CUTOFFS)] + [
         (name, c_double * MAX_CUTOFFS) for name in ("precision", "recall", "ndcg", "psp", "coverage")] + [
-        ("rows", c_int64), ("rows_without_label", c_int64), ("labels_out_of_range", c_int64), ("seconds", c_double)]
+        ("rows", c_int64), ("rows_without_label", c_int64), ("labels_out_of_range", c_int64), ("seconds", c_double),
+        ("reserved", c_double * MAX_CUTOFFS)]
 
 
 class Progress(Structure):

@@ -69,13 +69,13 @@ structure!(TrainerOptions {
     momentum: f32, weight_decay: f32, decay_mode: i32, clip_value: f32, clip_row_norm: f32, schedule: i32,
     warmup_samples: i64, total_samples: i64, step_samples: i64, step_factor: f32, final_rate: f32, select: i32,
     active_share: f32, tables: i32, bits: i32, shared_negatives: i32, random_fill: i32, candidate_factor: f32,
-    rebuild_first: i64, rebuild_growth: f32, rebuild_max: i64, frequency_power: f32, reserved: i32,
+    rebuild_growth: f32, rebuild_first: i64, rebuild_max: i64, frequency_power: f32, reserved: i32,
     hard_from: i64,
 });
 structure!(Metrics {
     n_cutoffs: i32, k: [i32; MAX_CUTOFFS], precision: [f64; MAX_CUTOFFS], recall: [f64; MAX_CUTOFFS],
     ndcg: [f64; MAX_CUTOFFS], psp: [f64; MAX_CUTOFFS], coverage: [f64; MAX_CUTOFFS], rows: i64,
-    rows_without_label: i64, labels_out_of_range: i64, seconds: f64,
+    rows_without_label: i64, labels_out_of_range: i64, seconds: f64, reserved: [f64; MAX_CUTOFFS],
 });
 structure!(Progress {
     epoch: i32, epochs: i32, reserved: i32, step: i64, samples_in_epoch: i64, samples_of_epoch: i64, loss: f64,
