@@ -6,18 +6,33 @@
  * Rules that hold for every function of the library:
  *
  * - Nothing throws, prints, exits, forks, installs a signal handler or changes the environment, locale or FP mode.
- * - Output parameters are written only on success. Input buffers are borrowed for the call, unless stated.
- * - Options structs start with `struct_size`; dslide_<name>_options_init(&options, sizeof options) sets it, and all
- *   else to 0: a field of 0 means the default written beside it. Sizes are the caller's, as it was compiled: a shorter
- *   (older) struct is valid, and nothing behind it is read or written; a longer one is valid if its unknown tail is 0,
- *   otherwise the call fails with DSLIDE_E_UNSUPPORTED.
- * - Different handles may be used from different threads at once. One handle is used by one thread at a time, except in
- *   calls marked "any thread".
+ * - "Collective": all ranks of the cluster make the call, and all make such calls in the same order. "Local": the call
+ *   needs no other rank. After dslide_cluster_close() collective calls fail with DSLIDE_E_STATE.
+ * - Different handles may be used from different threads at once. One handle is used by one thread at a time. Calls
+ *   marked "any thread" may run at once with each other on one handle, but not with a call that changes it.
+ * - Handles and buffers must not be NULL, unless stated. Input buffers are borrowed for the call, unless stated. Output
+ *   parameters are written only on success, unless stated.
+ * - "@return" names what is particular to a call. Any call may also return DSLIDE_E_ARGUMENT (NULL, or a value outside
+ *   its range), DSLIDE_E_MEMORY, DSLIDE_E_INTERNAL, and DSLIDE_E_UNSUPPORTED for a struct newer than the library. After
+ *   an error things are as they were before the call, unless stated.
  * - `*_free(NULL)` does nothing. Handles hold what they need, so they can be freed in any order.
  * - Strings are UTF-8. Text comes out through `(char *buf, size_t cap, size_t *out_len)`: `out_len` gets the length
- *   without the final zero; with `cap` 0 nothing is written; text that does not fit is an DSLIDE_E_ARGUMENT and
- *   `out_len` is still set, so that the caller can size the buffer.
- * - Callbacks run only on the thread that made the call, with no lock held.
+ *   without the final zero. With `cap` 0 nothing else is written; otherwise text that does not fit is a
+ *   DSLIDE_E_ARGUMENT. `out_len` is set either way, so that the caller can size the buffer.
+ * - Callbacks run only on the thread that made the call, with no lock held. They must not throw, nor leave by longjmp.
+ *   They may call the library; with the handles of the running call only as far as stated at the callback.
+ *
+ * Structs grow from release to release, at their end only; `struct_size`, their first field, tells how far the caller
+ * knows them. It is the caller's sizeof, as it was compiled, and at most 4,096.
+ *
+ * - Options: dslide_<name>_options_init(&options, sizeof options) sets struct_size, and all else to 0; a field of 0
+ *   means the default written beside it. Behind the end of a shorter (older) struct nothing is read or written. A
+ *   longer (newer) one is valid if the part unknown to the library is 0, otherwise the call fails with
+ *   DSLIDE_E_UNSUPPORTED, as it does for a reserved field that is not 0.
+ * - Results: the caller sets struct_size, the library writes so many bytes at most. Fields unknown to the library keep
+ *   what the caller had in them: set them to 0 before, if an older library may be loaded.
+ * - Structs handed to a callback: the library sets struct_size; a field that lies behind it is not there.
+ * - dslide_csr_view and dslide_metrics are held by value in other structs. They never change their size.
  */
 #ifndef DSLIDE_BASE_H
 #define DSLIDE_BASE_H
@@ -95,7 +110,7 @@ DSLIDE_API int32_t dslide_abi_version(void) DSLIDE_NOEXCEPT;
  * @param buf      where the text goes; may be NULL if cap is 0
  * @param cap      bytes at buf
  * @param out_len  length of the text; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: the text needs more than cap bytes
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: cap is not 0, and too small
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_build_info(char *buf, size_t cap, size_t *out_len) DSLIDE_NOEXCEPT;
 
@@ -106,7 +121,7 @@ DSLIDE_API dslide_status dslide_build_info(char *buf, size_t cap, size_t *out_le
  * @param buf      where the text goes; may be NULL if cap is 0
  * @param cap      bytes at buf
  * @param out_len  length of the text; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: the text needs more than cap bytes
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: cap is not 0, and too small
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_cpu_info(char *buf, size_t cap, size_t *out_len) DSLIDE_NOEXCEPT;
 
@@ -116,7 +131,7 @@ enum {
     DSLIDE_LOG_INFO = 2     /**< choices made, rebuilds, saves */
 };
 
-/** Receives log lines, on the thread that called the library.
+/** Receives log lines, on the thread that called the library; must not call the library itself.
  * @param user_data  as given to dslide_set_log()
  * @param level      DSLIDE_LOG_WARNING or DSLIDE_LOG_INFO
  * @param line       one line of UTF-8 without line end; valid during the call */

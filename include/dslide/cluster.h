@@ -56,9 +56,9 @@ DSLIDE_API dslide_status dslide_cluster_size(const dslide_cluster *cluster, int3
 DSLIDE_API dslide_status dslide_cluster_threads(const dslide_cluster *cluster, int32_t *out_threads) DSLIDE_NOEXCEPT;
 
 /** Leave the cluster; the handle is freed whatever the result. Models and trainers made with it stay valid until freed,
- * but their collective calls return DSLIDE_E_STATE.
+ * but their collective calls return DSLIDE_E_STATE; data sets and hash tables go on working.
  *
- * Collective. One thread.
+ * Collective.
  * @param cluster  handle or NULL
  * @return DSLIDE_OK
  * @since 0.1 */

@@ -39,12 +39,12 @@ typedef struct dslide_dataset_options {
     int32_t format;       /**< DSLIDE_FORMAT_*; 0: XMC */
     int32_t index_base;   /**< what the first feature is called in the file: 0 or 1 */
     int32_t mode;         /**< DSLIDE_DATASET_*; 0: resident */
-    int64_t n_features;   /**< width of the rows; 0: from the header, or the highest index seen + 1 */
-    int64_t n_labels;     /**< number of classes; 0: from the header, or the highest label seen + 1 */
+    int64_t n_features;   /**< width of the rows, up to 2^31 - 1; 0: from the header, or the highest index seen + 1 */
+    int64_t n_labels;     /**< number of classes, up to 2^31 - 1; 0: from the header, or the highest label seen + 1 */
     int32_t wide;         /**< DSLIDE_WIDE_*; 0: refuse */
     int32_t shuffle;      /**< 1: another order each epoch, by seed; 0: file order */
     uint64_t seed;        /**< of the order; 0: the library's fixed seed */
-    int64_t shuffle_rows; /**< streaming: rows shuffled together; 0: 65,536 */
+    int64_t shuffle_rows; /**< streaming: rows shuffled together, up to 2^31 - 1; 0: 65,536 */
     int32_t normalize;    /**< 1: scale each row's features to Euclidean length 1 */
     int32_t label_base;   /**< what the first label is called in the file: 0 or 1 */
 } dslide_dataset_options;
@@ -106,6 +106,7 @@ DSLIDE_API dslide_status dslide_dataset_open(dslide_cluster *cluster, const char
  *
  * The descriptor stays the caller's and must stay open until the data set is freed (streaming) or the call returns. A
  * file is read from the descriptor's position, which does not move.
+ * Local; one thread per cluster handle.
  * @param cluster  whose threads parse
  * @param fd       readable descriptor
  * @param name     what error texts call it
@@ -117,7 +118,8 @@ DSLIDE_API dslide_status dslide_dataset_open_fd(dslide_cluster *cluster, int32_t
                                                 const dslide_dataset_options *options,
                                                 dslide_dataset **out) DSLIDE_NOEXCEPT;
 
-/** As dslide_dataset_open(), from text in memory (plain or compressed); always resident, the text is not kept.
+/** As dslide_dataset_open(), from text in memory (plain or compressed); always resident, the text is not kept. Local;
+ * one thread per cluster handle.
  * @param cluster  whose threads parse
  * @param data     the text; may be NULL if size is 0
  * @param size     bytes
@@ -129,15 +131,17 @@ DSLIDE_API dslide_status dslide_dataset_open_memory(dslide_cluster *cluster, con
                                                     const dslide_dataset_options *options,
                                                     dslide_dataset **out) DSLIDE_NOEXCEPT;
 
-/** Make a data set of the host's arrays; they are copied.
+/** Make a data set of the host's arrays; they are copied. Features whose value is 0 are left out and counted.
+ *
+ * Local; one thread per cluster handle.
  * @param cluster   whose threads serve it
  * @param features  the rows' features; n_cols is the width
  * @param labels    as many rows; n_cols is the number of classes; values are the labels' weights, > 0
  * @param weights   one weight a row, >= 0; NULL: all 1
  * @param options   shuffle, seed and normalize are used; NULL: the defaults
  * @param out       the new handle; free it with dslide_dataset_free()
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree, a column is out of range or stands twice, a value is not
- * finite
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: no rows, shapes disagree, a column is out of range or stands twice, a value is
+ *         not finite
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_dataset_from_views(dslide_cluster *cluster, const dslide_csr_view *features,
                                                    const dslide_csr_view *labels, const float *weights,
@@ -153,6 +157,7 @@ DSLIDE_API dslide_status dslide_dataset_get_info(const dslide_dataset *dataset,
                                                  dslide_dataset_info *out) DSLIDE_NOEXCEPT;
 
 /** Start an epoch: the next dslide_dataset_next() gives its first rows. The order depends on seed and epoch alone.
+ * Local.
  * @param dataset  handle
  * @param epoch    >= 0
  * @return DSLIDE_OK; DSLIDE_E_STATE: a pipe that was read already; DSLIDE_E_IO
@@ -160,6 +165,8 @@ DSLIDE_API dslide_status dslide_dataset_get_info(const dslide_dataset *dataset,
 DSLIDE_API dslide_status dslide_dataset_rewind(dslide_dataset *dataset, int64_t epoch) DSLIDE_NOEXCEPT;
 
 /** The next rows, in order; every row comes exactly once an epoch, the last batch may be short.
+ *
+ * Local. After a failure in reading, the call fails in the same way until dslide_dataset_rewind().
  * @param dataset   handle
  * @param max_rows  1 .. 1,048,576
  * @param out       struct_size must be set; views are valid until the next call on this data set. features.n_rows 0:

@@ -3,7 +3,8 @@
  * @file hashtable.h
  * @brief Locality-sensitive hash tables over vectors, alone: insert, query by collision count, rebuild, statistics.
  *
- * A handle holds its own copy of the vectors. A query returns the vectors that share a bucket with it in most tables.
+ * A handle holds its own copy of the vectors. A query returns the vectors that share a bucket with it in most tables,
+ * as they were at the last rebuild: vectors that came or changed since are found after the next one.
  */
 #ifndef DSLIDE_HASHTABLE_H
 #define DSLIDE_HASHTABLE_H
@@ -97,7 +98,7 @@ DSLIDE_API dslide_status dslide_hashtable_rebuild(dslide_hashtable *table) DSLID
  * @param k               ids wanted a query, >= 1
  * @param out_ids         n_queries * k ids; -1 where fewer were found
  * @param out_collisions  as many counts, 0 beside -1; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT; DSLIDE_E_STATE: vectors were inserted and no rebuild followed yet
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT; DSLIDE_E_STATE: the tables were never rebuilt
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_hashtable_query(const dslide_hashtable *table, const float *queries, int64_t n_queries,
                                                 int32_t k, int64_t *out_ids, int32_t *out_collisions) DSLIDE_NOEXCEPT;

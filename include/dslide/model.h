@@ -35,8 +35,8 @@ typedef struct dslide_model_options {
     int64_t n_outputs;                 /**< classes, 1 .. 2^31 - 1 */
     int32_t hidden[DSLIDE_MAX_HIDDEN]; /**< widths, 1 .. 65,536 */
     uint64_t seed;                     /**< of the start weights; 0: the library's fixed seed */
-    float input_scale;                 /**< standard deviation of input.weight; 0: hidden[0]^-1/2 */
-    float output_scale;                /**< standard deviation of output.weight; 0: 0.01 */
+    float input_scale;                 /**< standard deviation of input.weight, > 0; 0: hidden[0]^-1/2 */
+    float output_scale;                /**< standard deviation of output.weight, > 0; 0: 0.01 */
     int32_t index_base;                /**< of the text files it is trained on, kept with the model: 0 or 1 */
     int32_t reserved;                  /**< 0 */
 } dslide_model_options;
@@ -112,15 +112,15 @@ DSLIDE_API dslide_status dslide_model_get_info(const dslide_model *model, dslide
  * saved with it. Local.
  * @param model  handle
  * @param kind   DSLIDE_NAMES_*
- * @param path   the file
- * @return DSLIDE_OK; DSLIDE_E_FORMAT: not one line for each id, or not UTF-8; DSLIDE_E_IO
+ * @param path   the file; its bytes are taken as they are
+ * @return DSLIDE_OK; DSLIDE_E_FORMAT: not one line for each id, a zero byte, or damaged; DSLIDE_E_IO
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_read_names(dslide_model *model, int32_t kind, const char *path) DSLIDE_NOEXCEPT;
 
 /** Set all names of a kind; copied. Local.
  * @param model  handle
  * @param kind   DSLIDE_NAMES_*
- * @param names  zero-terminated UTF-8 strings without line ends
+ * @param names  zero-terminated strings without line ends; UTF-8, which is not checked
  * @param count  n_outputs or n_inputs; 0: forget the names
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: another count, NULL, a line end in a name
  * @since 0.1 */
@@ -134,8 +134,8 @@ DSLIDE_API dslide_status dslide_model_set_names(dslide_model *model, int32_t kin
  * @param buf      where the text goes; may be NULL if cap is 0
  * @param cap      bytes at buf
  * @param out_len  length of the text; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: id out of range, or the text needs more than cap bytes; DSLIDE_E_STATE: no
- * names
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: id out of range, or cap is not 0 and too small;
+ *         DSLIDE_E_STATE: no names
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_name(const dslide_model *model, int32_t kind, int64_t id, char *buf, size_t cap,
                                            size_t *out_len) DSLIDE_NOEXCEPT;
@@ -158,8 +158,8 @@ DSLIDE_API dslide_status dslide_model_predict(const dslide_model *model, const d
  *
  * Collective; any thread, as dslide_model_predict().
  * @param model     handle
- * @param features  n_rows x n_inputs
- * @param out       n_rows x hidden[last], row by row
+ * @param features  n_rows x n_inputs, or fewer columns
+ * @param out       n_rows x hidden[last], row by row; after DSLIDE_E_MEMORY partly written
  * @return as dslide_model_predict()
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_view *features,
@@ -244,7 +244,8 @@ DSLIDE_API void dslide_eval_options_init(dslide_eval_options *options, size_t si
 
 /** Judge the model on a data set, with exact scores over all classes.
  *
- * Collective. Reads the set from its start in file order; call dslide_dataset_rewind() before using it again.
+ * Collective; any thread, as dslide_model_predict(), each with a data set of its own. Reads the set from its start in
+ * file order; call dslide_dataset_rewind() before using it again.
  * Propensities are taken from the label frequencies of the training set, which the model keeps.
  * @param model    handle
  * @param dataset  rows to judge on

@@ -68,43 +68,44 @@ enum {
 
 /** How a model is trained. */
 typedef struct dslide_trainer_options {
-    uint32_t struct_size;   /**< set by dslide_trainer_options_init() */
-    uint32_t flags;         /**< DSLIDE_TRAINER_*; 0: none */
-    uint64_t seed;          /**< 0: the library's fixed seed */
-    int32_t optimizer;      /**< DSLIDE_ADAM, ..; 0: Adam */
-    int32_t loss;           /**< DSLIDE_SOFTMAX, ..; 0: softmax */
-    float learning_rate;    /**< > 0; 0: 1e-3 */
-    float beta1;            /**< Adam, in (0, 1); 0: 0.9. A negative value means 0 */
-    float beta2;            /**< Adam, in (0, 1); 0: 0.999 */
-    float epsilon;          /**< Adam, Adagrad; 0: 1e-8 */
-    float momentum;         /**< SGD, in [0, 1) */
-    float weight_decay;     /**< >= 0, of touched rows (biases are not decayed) */
-    int32_t decay_mode;     /**< DSLIDE_DECAY_* */
-    float clip_value;       /**< each gradient element is kept in [-c, c]; 0: off */
-    float clip_row_norm;    /**< each row's gradient is kept within this Euclidean norm; 0: off */
-    int32_t schedule;       /**< DSLIDE_SCHEDULE_* */
-    int64_t warmup_samples; /**< the rate rises linearly over so many samples; 0: none */
-    int64_t total_samples;  /**< LINEAR, COSINE: where the fall ends; must be set for them (run sets it if 0) */
-    int64_t step_samples;   /**< STEP: must be set for it */
-    float step_factor;      /**< STEP, in (0, 1]; 0: 0.5 */
-    float final_rate;       /**< LINEAR, COSINE: share of learning_rate at the end, in [0, 1] */
-    int32_t select;         /**< DSLIDE_SELECT_* */
-    float active_share;     /**< target share of rows a sample, in (0, 1]; 0: chosen from the shape */
-    int32_t tables;         /**< L, 1 .. 255; 0: chosen from the shape */
-    int32_t bits;           /**< of a bucket number, 1 .. 24; 0: chosen from the shape */
-    int32_t
-        shared_negatives;   /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: chosen */
-    int32_t random_fill;    /**< uniform rows a sample; 0: none */
-    float candidate_factor; /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
-    float rebuild_growth;   /**< each gap between rebuilds is so many times the last, 1 .. 1,000; 0: 1.1, from 50,000
-                                 classes on 1.5 */
-    int64_t rebuild_first;  /**< steps before the first rebuild of the tables; 0: 50 */
-    int64_t rebuild_max;    /**< longest gap in steps; 0: 1,000 */
-    float frequency_power;  /**< shared rows are drawn by (label frequency)^power; 0: 1. A negative value means 0 */
-    int32_t reserved;       /**< 0 */
-    int64_t hard_from; /**< training samples before which no row is selected for a sample: as many more are drawn by
-                            label frequency and shared instead, while retrieval is no better than chance; 0: from
-                            the start */
+    uint32_t struct_size;     /**< set by dslide_trainer_options_init() */
+    uint32_t flags;           /**< DSLIDE_TRAINER_*; 0: none */
+    uint64_t seed;            /**< 0: the library's fixed seed */
+    int32_t optimizer;        /**< DSLIDE_ADAM, ..; 0: Adam */
+    int32_t loss;             /**< DSLIDE_SOFTMAX, ..; 0: softmax */
+    float learning_rate;      /**< > 0; 0: 1e-3 */
+    float beta1;              /**< Adam, in (0, 1); 0: 0.9. A negative value means 0 */
+    float beta2;              /**< Adam, in (0, 1); 0: 0.999 */
+    float epsilon;            /**< Adam, Adagrad; 0: 1e-8 */
+    float momentum;           /**< SGD, 0 .. 0.999999 */
+    float weight_decay;       /**< >= 0, of touched rows (biases are not decayed) */
+    int32_t decay_mode;       /**< DSLIDE_DECAY_* */
+    float clip_value;         /**< each gradient element is kept in [-c, c]; 0: off */
+    float clip_row_norm;      /**< each row's gradient is kept within this Euclidean norm; 0: off */
+    int32_t schedule;         /**< DSLIDE_SCHEDULE_* */
+    int64_t warmup_samples;   /**< the rate rises linearly over so many samples; 0: none */
+    int64_t total_samples;    /**< LINEAR, COSINE: where the fall ends; must be set for them (run sets it if 0) */
+    int64_t step_samples;     /**< STEP: must be set for it */
+    float step_factor;        /**< STEP, in (0, 1]; 0: 0.5 */
+    float final_rate;         /**< LINEAR, COSINE: share of learning_rate at the end, in [0, 1] */
+    int32_t select;           /**< DSLIDE_SELECT_* */
+    float active_share;       /**< target share of rows a sample, in (0, 1]; 0: chosen from the shape */
+    int32_t tables;           /**< L, 1 .. 255; 0: chosen from the shape */
+    int32_t bits;             /**< of a bucket number, 1 .. 24; 0: chosen from the shape */
+    int32_t shared_negatives; /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: none,
+                                 or 1,024 with CORRECTION if tables select among 50,000 classes or more and active_share
+                                   is 0 too */
+    int32_t random_fill;      /**< uniform rows a sample; 0: none */
+    float candidate_factor;   /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
+    float rebuild_growth;     /**< each gap between rebuilds is so many times the last, 1 .. 1,000; 0: 1.1, from 50,000
+                                   classes on 1.5 */
+    int64_t rebuild_first;    /**< steps before the first rebuild of the tables; 0: 50 */
+    int64_t rebuild_max;      /**< longest gap in steps; 0: 1,000 */
+    float frequency_power; /**< shared rows are drawn by (label frequency)^power; 0: 1. Below 0, down to -1: means 0 */
+    int32_t reserved;      /**< 0 */
+    int64_t hard_from;     /**< training samples before which no row is selected for a sample: as many more are drawn by
+                                label frequency and shared instead, while retrieval is no better than chance; 0: from
+                                the start */
 } dslide_trainer_options;
 
 /** What one step did. */
@@ -138,8 +139,7 @@ typedef struct dslide_trainer_info {
     int32_t bits;             /**< of a bucket number */
     int32_t hard_rows;        /**< rows a sample kept by selection */
     int32_t candidates;       /**< rows a sample retrieved and scored */
-    int32_t shared_negatives; /**< rows a batch drawn by label frequency and shared by its samples; -1: none; 0: none,
-                                 or 1,024 with CORRECTION for 50,000 classes and more if active_share is 0 too */
+    int32_t shared_negatives; /**< rows a batch, shared by its samples */
     int32_t random_fill;      /**< rows a sample */
     int64_t step;             /**< steps done */
     int64_t samples_seen;     /**< training samples so far */
@@ -210,7 +210,8 @@ DSLIDE_API dslide_status dslide_trainer_load(dslide_cluster *cluster, const char
  * Collective. Complete or absent after any failure; an existing checkpoint is replaced only at the end.
  * @param trainer  handle
  * @param dir      new or existing checkpoint directory; an existing directory that is no checkpoint is refused
- * @return DSLIDE_OK; DSLIDE_E_IO; DSLIDE_E_DIVERGED: a weight is not finite
+ * @return DSLIDE_OK; DSLIDE_E_IO; DSLIDE_E_DIVERGED: a weight is not finite; DSLIDE_E_STATE: an update was cut off, see
+ *         dslide_trainer_step()
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_save(dslide_trainer *trainer, const char *dir) DSLIDE_NOEXCEPT;
 
@@ -250,14 +251,16 @@ DSLIDE_API dslide_status dslide_trainer_set_label_counts(dslide_trainer *trainer
 
 /** Run one training step on one batch.
  *
- * Collective. Blocks; the views may be freed on return.
+ * Collective. Blocks; the views may be freed on return. A batch in which no sample counts, also an empty one, only adds
+ * to samples_seen; stats give the step before.
  * @param trainer   handle
  * @param features  rows x inputs of the model; fewer columns are fine
  * @param labels    as many rows; columns are classes; values are label weights > 0
  * @param weights   one weight a row, finite and >= 0; NULL: all 1
  * @param stats     struct_size must be set; may be NULL
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree or a column is out of range; DSLIDE_E_DIVERGED: loss or an
- *         activation is not finite: no weight was changed; DSLIDE_E_MEMORY. After an error the step was not applied.
+ *         activation is not finite. After these no weight was changed. DSLIDE_E_MEMORY, DSLIDE_E_INTERNAL: the update
+ *         may have been cut off; if so, further steps and saves fail with DSLIDE_E_STATE: load a checkpoint
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view *features,
                                              const dslide_csr_view *labels, const float *weights,
@@ -278,7 +281,7 @@ typedef struct dslide_progress {
     double samples_per_second;  /**< over the last seconds of training */
     double seconds;             /**< training time of the epoch so far: reading, evaluation, saving apart */
     double seconds_left;        /**< of the whole run, estimated; -1: not known yet */
-    double last_precision_at_1; /**< of the last evaluation; -1: none yet */
+    double last_precision_at_1; /**< of the last evaluation, at its first cut-off; -1: none yet in this run */
 } dslide_progress;
 
 /** What an epoch gave. */
@@ -300,17 +303,21 @@ typedef struct dslide_epoch_report {
     int64_t bytes_sent;     /**< to other ranks */
     int64_t peak_rss_bytes; /**< of the process so far */
     int32_t has_metrics;    /**< 1: metrics hold an evaluation of this epoch */
-    int32_t is_best;        /**< 1: best P@1 so far */
+    int32_t is_best;        /**< 1: best precision so far at the first cut-off (P@1), or nothing to compare */
     dslide_metrics metrics; /**< of the evaluation set */
 } dslide_epoch_report;
 
 /** Called between steps, at most about ten times a second, on the thread that called dslide_trainer_run().
+ *
+ * The run's model and trainer may be asked, used for prediction and saved, and the learning rate may be set; no other
+ * call may use the run's handles, nor its data sets.
  * @param user_data  as given
  * @param progress   valid during the call
  * @return 0 to go on; anything else stops after this step with DSLIDE_E_STOPPED */
 typedef int32_t (*dslide_progress_fn)(void *user_data, const dslide_progress *progress);
 
-/** Called after each epoch, after evaluation and after its checkpoint was written.
+/** Called after each whole epoch, after evaluation and after its checkpoint was written. What it may call:
+ * see ::dslide_progress_fn.
  * @param user_data  as given
  * @param report     valid during the call
  * @return 0 to go on; anything else stops with DSLIDE_E_STOPPED */
@@ -321,7 +328,7 @@ typedef struct dslide_run_options {
     uint32_t struct_size;            /**< set by dslide_run_options_init() */
     int32_t epochs;                  /**< counted from the start of training, so a resumed run does the rest; 0: 1 */
     int32_t batch_size;              /**< 1 .. 1,048,576; 0: 256 */
-    int32_t early_stop;              /**< stop after so many epochs without a better P@1; 0: never */
+    int32_t early_stop;              /**< so many epochs in a row that were not the best end the run; 0: never */
     dslide_dataset *eval_data;       /**< judged after each epoch; NULL: none; kept for the call */
     const dslide_eval_options *eval; /**< NULL: the defaults */
     const char *save_dir;            /**< checkpoints go under it, with `latest` and `best`; NULL: none */
@@ -340,14 +347,15 @@ DSLIDE_API void dslide_run_options_init(dslide_run_options *options, size_t size
 /** Train over whole epochs: read, step, evaluate, save, in this order, with callbacks.
  *
  * Collective. Stopped runs and failed saves lose nothing that was saved before. A run on a loaded trainer takes up the
- * epoch where the checkpoint was written, in the middle too.
+ * epoch where the checkpoint was written, in the middle too. After an error the steps done before it stay done.
  * @param trainer  handle
  * @param data     training rows; its shuffle option decides about the order
  * @param options  NULL: the defaults
  * @param last     the last epoch's report; its struct_size must be set; may be NULL; written also with
- *                 DSLIDE_E_STOPPED, if an epoch was finished
+ *                 DSLIDE_E_STOPPED; untouched if this call finished no epoch
  * @return DSLIDE_OK; DSLIDE_E_STOPPED: a callback asked for it, a checkpoint was written if save_dir is set;
- *         DSLIDE_E_IO, DSLIDE_E_FORMAT; and as dslide_trainer_step()
+ *         DSLIDE_E_ARGUMENT: an option, or rows wider than the model; DSLIDE_E_FORMAT: no rows, or as
+ *         dslide_dataset_next(); DSLIDE_E_IO; and as dslide_trainer_step() and dslide_model_evaluate()
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_run(dslide_trainer *trainer, dslide_dataset *data,
                                             const dslide_run_options *options,

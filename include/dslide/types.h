@@ -28,7 +28,7 @@ typedef struct dslide_csr_view {
     uint32_t struct_size;   /**< sizeof(dslide_csr_view) */
     int32_t index_bits;     /**< width of `col`: 32 (also 0) or 64 */
     int64_t n_rows;         /**< >= 0 */
-    int64_t n_cols;         /**< >= 1 */
+    int64_t n_cols;         /**< 1 .. 2^31 - 1 */
     const int64_t *row_ptr; /**< n_rows + 1 offsets, non-decreasing, the first one 0 */
     const void *col;        /**< row_ptr[n_rows] columns, int32_t or int64_t */
     const float *val;       /**< as many values; NULL: every stored value is 1 */
