@@ -39,11 +39,17 @@ void CollisionCounter::count_all(const HashTables &tables, const std::uint32_t *
     }
 }
 
+// One pass over the noted ids; without notes each level is counted when asked for.
+void CollisionCounter::count_levels() {
+    if (!notes_ids_) return;
+    reach_.fill(0);
+    for (std::size_t i = 0; i < n_touched_; ++i) ++reach_[count_[static_cast<std::size_t>(touched_[i])]];
+    for (std::size_t level = max_tables; level-- > 0;) reach_[level] += reach_[level + 1];
+}
+
 std::int64_t CollisionCounter::at_least(std::uint8_t level) const {
-    if (!notes_ids_)
-        return simd::kernels().count_bytes_from(count_.data(), static_cast<std::int64_t>(count_.size()), level);
-    return std::count_if(touched_.begin(), touched_.begin() + static_cast<std::ptrdiff_t>(n_touched_),
-                         [&](std::int32_t id) { return count_[static_cast<std::size_t>(id)] >= level; });
+    if (notes_ids_) return reach_[level];
+    return simd::kernels().count_bytes_from(count_.data(), static_cast<std::int64_t>(count_.size()), level);
 }
 
 void CollisionCounter::list(std::uint8_t level) {
@@ -73,6 +79,7 @@ std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32
     count_.resize(static_cast<std::size_t>(tables.count()));
     notes_ids_ = 16 * n_tables < static_cast<std::int64_t>(tables.buckets()); // fewer than a sixteenth of all collide
     count_all(tables, codes, code_stride, bucket_limit, random);
+    count_levels();
 
     // Everything above `cut` collisions is taken, and as many of those with exactly `cut` as there is room for.
     int low = 0, high = n_tables; // at_least(high + 1) <= want

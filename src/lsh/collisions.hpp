@@ -6,6 +6,7 @@
 #include "core/random.hpp"
 #include "lsh/tables.hpp"
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,7 @@ private:
     void count_all(const HashTables &tables, const std::uint32_t *codes, std::int64_t code_stride,
                    std::int64_t bucket_limit, RandomStream &random);
     void count(std::span<const std::int32_t> ids);
+    void count_levels();
     std::int64_t at_least(std::uint8_t level) const; ///< how many collided so often
     void list(std::uint8_t level);                   ///< ... and which: to found_
     void clear();
@@ -37,6 +39,7 @@ private:
     bool notes_ids_ = false;
     std::vector<std::int32_t> touched_;
     std::size_t n_touched_ = 0;
+    std::array<std::int64_t, max_tables + 1> reach_{}; ///< of the noted ids, how many have so many collisions or more
     std::vector<std::int32_t> found_;
 };
 
