@@ -18,6 +18,16 @@
 
 #include <cmocka.h>
 
+/* Sanitizers take memory of their own and keep what is freed for a while: nothing to be measured then. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DSLIDE_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DSLIDE_SANITIZED 1
+#endif
+
 enum { sample_rows = 60, sample_inputs = 30, sample_outputs = 200, features_a_row = 3 };
 
 /* Row i has the features i, i + 7, i + 11 (modulo the width, ascending) and the label 3 i. */

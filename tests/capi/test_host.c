@@ -186,21 +186,11 @@ static void test_host__log_goes_to_the_sink_alone(void **state) {
     assert_int_equal(lines_logged, so_far);
 }
 
-/* The address sanitizer keeps freed memory for a while, and looks for leaks itself. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define DSLIDE_KEEPS_FREED_MEMORY 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define DSLIDE_KEEPS_FREED_MEMORY 1
-#endif
-
 /* Resident memory is flat over many cycles of making and freeing. */
 static void test_host__does_not_leak(void **state) {
     (void)state;
     long kilobytes[2] = {0, 0};
-#ifdef DSLIDE_KEEPS_FREED_MEMORY
+#ifdef DSLIDE_SANITIZED
     skip();
 #endif
     for (int round = 0; round < 60; ++round) {

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void test_trainer__refuses_bad_arguments(void **state) {
@@ -133,6 +135,77 @@ static void test_trainer__estimates_of_the_largest_shapes_do_not_overflow(void *
         assert_true(e.optimizer_bytes == 2 * e.weight_bytes);
         assert_true(e.table_bytes >= 0 && e.buffer_bytes > 0);
         assert_true(e.total_bytes > e.weight_bytes + e.optimizer_bytes + e.table_bytes + e.buffer_bytes + e.data_bytes);
+    }
+}
+
+typedef struct shape_case {
+    int64_t inputs, outputs, batch;
+    int32_t width, select, optimizer;
+} shape_case;
+
+/* Trains a little in a process of its own and tells its peak memory over the estimate, in thousandths; 0: a failure. */
+static int measured_over_estimated(const shape_case *c) {
+    dslide_cluster *cluster = NULL;
+    dslide_model *model = NULL;
+    dslide_trainer *trainer = NULL;
+    dslide_model_options shape;
+    dslide_trainer_options options;
+    dslide_memory_estimate estimate = {.struct_size = sizeof estimate};
+    dslide_model_options_init(&shape, sizeof shape);
+    shape.n_inputs = c->inputs;
+    shape.n_outputs = c->outputs;
+    shape.n_hidden = 1;
+    shape.hidden[0] = c->width;
+    dslide_trainer_options_init(&options, sizeof options);
+    options.select = c->select;
+    options.optimizer = c->optimizer;
+    int64_t *ptr = calloc((size_t)c->batch + 1, sizeof *ptr), *label_ptr = calloc((size_t)c->batch + 1, sizeof *ptr);
+    int32_t *col = calloc((size_t)c->batch * 50, sizeof *col), *label = calloc((size_t)c->batch, sizeof *label);
+    for (int64_t i = 0; i < c->batch; ++i) {
+        for (int64_t e = 0; e < 50; ++e) col[50 * i + e] = (int32_t)((i * 7919 + e * (c->inputs / 50)) % c->inputs);
+        ptr[i + 1] = 50 * (i + 1);
+        label[i] = (int32_t)(i * 7907 % c->outputs);
+        label_ptr[i + 1] = i + 1;
+    }
+    dslide_csr_view x = {sizeof x, 32, c->batch, c->inputs, ptr, col, NULL},
+                    y = {sizeof y, 32, c->batch, c->outputs, label_ptr, label, NULL};
+    if (dslide_estimate_memory(&shape, &options, c->batch, 0, &estimate) != DSLIDE_OK) return 0;
+    if (dslide_cluster_open_self(NULL, &cluster) != DSLIDE_OK) return 0;
+    if (dslide_model_create(cluster, &shape, &model) != DSLIDE_OK) return 0;
+    if (dslide_trainer_create(model, &options, &trainer) != DSLIDE_OK) return 0;
+    for (int step = 0; step < 3; ++step)
+        if (dslide_trainer_step(trainer, &x, &y, NULL, NULL) != DSLIDE_OK) return 0;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (int)(1000.0 * (double)usage.ru_maxrss * 1024 / (double)estimate.total_bytes);
+}
+
+static void test_trainer__estimates_come_near_what_is_taken(void **state) {
+    (void)state;
+#ifdef DSLIDE_SANITIZED
+    skip();
+#endif
+    const shape_case cases[] = {
+        {60000, 60000, 256, 64, DSLIDE_SELECT_SIMHASH, DSLIDE_ADAM},
+        {300000, 150000, 64, 64, DSLIDE_SELECT_RANDOM, DSLIDE_SGD},
+        {100000, 20000, 512, 96, DSLIDE_SELECT_ALL, DSLIDE_ADAGRAD},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        int ends[2], permille = 0, status = 0;
+        assert_int_equal(pipe(ends), 0);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            permille = measured_over_estimated(&cases[i]);
+            _exit(write(ends[1], &permille, sizeof permille) == sizeof permille ? 0 : 1);
+        }
+        close(ends[1]);
+        assert_int_equal(read(ends[0], &permille, sizeof permille), sizeof permille);
+        close(ends[0]);
+        waitpid(child, &status, 0);
+        assert_int_equal(status, 0);
+        printf("peak memory of shape %zu: %d thousandths of the estimate\n", i, permille);
+        assert_in_range(permille, 850, 1150);
     }
 }
 
@@ -485,6 +558,7 @@ static void test_trainer__two_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trainer__estimates_come_near_what_is_taken), /* forks: before any thread is started */
         cmocka_unit_test(test_trainer__refuses_bad_arguments),
         cmocka_unit_test(test_trainer__estimates_of_the_largest_shapes_do_not_overflow),
         cmocka_unit_test(test_trainer__takes_any_view_that_says_the_same),
