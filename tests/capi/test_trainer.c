@@ -101,12 +101,15 @@ static void test_trainer__refuses_bad_arguments(void **state) {
 
     dslide_model_options_init(&shape, sizeof shape);
     assert_fails_with(dslide_estimate_memory(NULL, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "model");
+    shape.n_inputs = shape.n_outputs = 5;
+    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "struct_size");
+    estimate.struct_size = sizeof estimate;
+    shape.n_inputs = 0;
     assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "n_inputs");
     shape.n_inputs = shape.n_outputs = INT32_MAX;
     assert_fails_with(dslide_estimate_memory(&shape, NULL, 0, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
     assert_fails_with(dslide_estimate_memory(&shape, NULL, INT64_MAX, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
     assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, -1, &estimate), DSLIDE_E_ARGUMENT, "data_bytes");
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "struct_size");
     assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, NULL), DSLIDE_E_ARGUMENT, "out");
     assert_int_equal(estimate.total_bytes, 0);
     dslide_trainer_free(trainer);

@@ -108,7 +108,7 @@ constexpr std::int32_t losses[] = {DSLIDE_SOFTMAX, DSLIDE_BCE};
 static void test_loss__gradients_are_the_differences_of_the_loss(void **) {
     std::string failing;
     for (const std::int32_t loss : losses)
-        for (const std::size_t n : {1, 2, 15, 16, 17, 100}) {
+        for (const std::size_t n : {1u, 2u, 15u, 16u, 17u, 100u}) {
             std::vector<double> one(n), three(n), all(n, 1 / static_cast<double>(n)), weighted(n);
             one[n / 2] = 1;
             for (const std::size_t i : {std::size_t{0}, n / 2, n - 1}) three[i] = 1.0 / 3;
@@ -216,7 +216,7 @@ static void test_loss__nan_and_infinity_show_in_the_loss(void **) {
     constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     for (const std::int32_t loss : losses)
         for (const float bad : {inf, nan})
-            for (const std::size_t place : {0, 5, 17})
+            for (const std::size_t place : {0u, 5u, 17u})
                 for (const float others : {0.0f, absent}) {
                     std::vector<float> z(18, others);
                     z[2] = 1;
