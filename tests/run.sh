@@ -177,7 +177,7 @@ run_asan() {
     group "address and undefined-behaviour sanitizers"
     compile "gcc asan+ubsan" 1500 "$build/asan" -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined \
         -Db_lundef=false -Dcli=false || return
-    export ASAN_OPTIONS=fast_unwind_on_malloc=0:detect_stack_use_after_return=1
+    export ASAN_OPTIONS=detect_stack_use_after_return=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     for suite in unit capi fuzz; do
         suites "asan+ubsan, $suite" "$build/asan" 1200 --suite "$suite" --timeout-multiplier 4
