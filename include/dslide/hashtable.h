@@ -86,7 +86,7 @@ DSLIDE_API dslide_status dslide_hashtable_update(dslide_hashtable *table, int64_
 
 /** Hash all vectors again and fill the tables. Local.
  * @param table  handle
- * @return DSLIDE_OK; DSLIDE_E_MEMORY: the tables stay as they were
+ * @return DSLIDE_OK; DSLIDE_E_MEMORY: the tables are as they were, or empty until the next rebuild
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_hashtable_rebuild(dslide_hashtable *table) DSLIDE_NOEXCEPT;
 

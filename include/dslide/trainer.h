@@ -43,7 +43,7 @@ enum {
     DSLIDE_SELECT_ALL = 5      /**< every row: the dense network */
 };
 
-/** Learning-rate schedules, over the training samples seen. */
+/** Learning-rate schedules, over the samples that this trainer, or the one it was loaded from, has trained on. */
 enum {
     DSLIDE_SCHEDULE_CONSTANT = 0, /**< the rate itself */
     DSLIDE_SCHEDULE_LINEAR = 1,   /**< falls to final_rate over total_samples */
@@ -118,8 +118,8 @@ typedef struct dslide_step_stats {
     double loss;              /**< mean loss of the batch before the update */
     double learning_rate;     /**< used */
     double active_share;      /**< mean share of the classes a sample updated */
-    int64_t rows_touched;     /**< distinct output rows updated */
-    int64_t features_touched; /**< distinct input rows updated */
+    int64_t rows_touched;     /**< distinct output rows updated; with DENSE_UPDATES those with a gradient */
+    int64_t features_touched; /**< distinct input rows updated, likewise */
     int64_t bytes_sent;       /**< to other ranks, by this rank */
     int32_t rebuilt;          /**< 1: the tables were rebuilt in this step */
     int32_t reserved2;        /**< 0 */
@@ -259,8 +259,9 @@ DSLIDE_API dslide_status dslide_trainer_set_label_counts(dslide_trainer *trainer
  * @param weights   one weight a row, finite and >= 0; NULL: all 1
  * @param stats     struct_size must be set; may be NULL
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree or a column is out of range; DSLIDE_E_DIVERGED: loss or an
- *         activation is not finite. After these no weight was changed. DSLIDE_E_MEMORY, DSLIDE_E_INTERNAL: the update
- *         may have been cut off; if so, further steps and saves fail with DSLIDE_E_STATE: load a checkpoint
+ *         activation is not finite or above 1e18. After these no weight was changed. DSLIDE_E_MEMORY,
+ * DSLIDE_E_INTERNAL: the update may have been cut off; if so, further steps and saves fail with DSLIDE_E_STATE: load a
+ * checkpoint
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view *features,
                                              const dslide_csr_view *labels, const float *weights,

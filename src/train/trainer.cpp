@@ -40,6 +40,7 @@ Trainer::Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &opt
     if (counts_known_)
         shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
     edits_seen_ = model_->edits();
+    first_sample_ = model_->samples_seen;
     claim_model();
 }
 
@@ -121,7 +122,7 @@ void Trainer::count_labels(const CsrRows &labels) {
     for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
         ++f.counts[static_cast<std::size_t>(labels.col[e])];
     f.samples += labels.n_rows;
-    if (plan_.shared > 0 || model_->samples_seen < options_.hard_from)
+    if (plan_.shared > 0 || samples_trained() < options_.hard_from)
         shared_rows_.set_counts(f.counts, std::max(0.0f, options_.frequency_power));
 }
 
@@ -129,7 +130,7 @@ void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &sta
     Arena &arena = model_->cluster().arena();
     Layer &output = model_->output();
     // Early on retrieval is no better than chance; frequent labels teach more (options.hard_from).
-    const bool hard = source_ && model_->samples_seen >= options_.hard_from;
+    const bool hard = source_ && samples_trained() >= options_.hard_from;
     const std::int64_t draws = plan_.shared + (hard ? 0 : plan_.hard_rows);
     active_.shared.clear();
     if (draws > 0) {
@@ -171,7 +172,7 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     }
 
     Arena &arena = model_->cluster().arena();
-    const double rate = learning_rate(options_, model_->samples_seen);
+    const double rate = learning_rate(options_, samples_trained());
     const Optimizer optimizer(options_, step_ + 1, rate);
     const bool all = options_.select == DSLIDE_SELECT_ALL;
     model_->forward(batch.features, activations_);

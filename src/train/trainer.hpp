@@ -71,6 +71,7 @@ private:
     void count_labels(const CsrRows &labels);
     void select(const Batch &batch, const Matrix &h, dslide_step_stats &stats);
     void backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats);
+    std::int64_t samples_trained() const { return model_->samples_seen - first_sample_; }
     bool has_flag(std::uint32_t flag) const { return (options_.flags & flag) != 0; }
     bool every_row() const { return has_flag(DSLIDE_TRAINER_DENSE_UPDATES); }
     TableSource *tables() const { return dynamic_cast<TableSource *>(source_.get()); }
@@ -85,6 +86,7 @@ private:
     dslide_trainer_options options_;
     Plan plan_;
     std::int64_t step_ = 0;
+    std::int64_t first_sample_ = 0; ///< Model::samples_seen when this training began: schedules count from there
     RunPosition position_;
     bool counts_known_ = false;
     bool broken_ = false;         ///< an update was cut off: weights are half old, half new

@@ -116,6 +116,7 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
     meta.set_bool("full", true);
     visit_options(options_, Write{meta});
     meta.set_int("steps", step_);
+    meta.set_int("first_sample", first_sample_);
     meta.set_bool("label_counts_known", counts_known_);
     meta.set_int("epochs_done", position_.epochs_done);
     meta.set_int("rows_in_epoch", position_.rows_in_epoch);
@@ -159,11 +160,13 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
     options_ = resolved(options_from(meta), model_->options());
     plan_ = plan_of(options_, model_->options());
     step_ = meta.get_int("steps");
+    first_sample_ = meta.get_int("first_sample");
     counts_known_ = meta.get_bool("label_counts_known");
     position_ = {meta.get_int("epochs_done"), meta.get_int("rows_in_epoch"), meta.get_number("best_precision"),
                  meta.get_int("epochs_since_best")};
-    if (step_ < 0 || position_.epochs_done < 0 || position_.rows_in_epoch < 0)
-        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is negative");
+    if (step_ < 0 || first_sample_ < 0 || first_sample_ > model_->samples_seen || position_.epochs_done < 0 ||
+        position_.rows_in_epoch < 0)
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is out of range");
     make_state();
     make_source();
     refresh_bf16();

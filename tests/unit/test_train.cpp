@@ -731,6 +731,26 @@ static void test_train__too_high_a_rate_ends_as_divergence(void **) {
     assert_string_equal(failing.c_str(), "");
 }
 
+static void test_train__schedule_begins_with_the_trainer(void **) {
+    double first, last, again;
+    {
+        const Rows rows(40, 20, 30);
+        const auto model = make_model(shape_of(20, 30, {8}));
+        auto o = selecting(DSLIDE_SELECT_ALL);
+        o.schedule = DSLIDE_SCHEDULE_LINEAR;
+        o.total_samples = 80;
+        {
+            Trainer trainer(model, o);
+            first = trainer.step(rows.all()).learning_rate;
+            last = trainer.step(rows.all()).learning_rate;
+        }
+        Trainer trainer(model, o);
+        again = trainer.step(rows.all()).learning_rate;
+    }
+    assert_true(std::abs(last / first - 0.5) < 1e-6); // half of the samples are done
+    assert_true(again == first);
+}
+
 static void test_train__one_trainer_a_model(void **) {
     const auto model = make_model(shape_of(30, 200, {16}));
     auto trainer = std::make_unique<Trainer>(model, selecting(DSLIDE_SELECT_ALL));
@@ -997,6 +1017,7 @@ int main() {
         cmocka_unit_test(test_train__lazy_updates_leave_untouched_rows_alone),
         cmocka_unit_test(test_train__divergence_is_told_and_leaves_no_trace),
         cmocka_unit_test(test_train__too_high_a_rate_ends_as_divergence),
+        cmocka_unit_test(test_train__schedule_begins_with_the_trainer),
         cmocka_unit_test(test_train__one_trainer_a_model),
         cmocka_unit_test(test_train__run_reports_what_it_did),
         cmocka_unit_test(test_train__run_stops_early_without_a_better_epoch),
