@@ -128,7 +128,10 @@ void BlockParser::parse_line(const char *begin, const char *end) {
         }
     }
     skip_blanks();
-    if (p_ == end_) {
+    // In XMC text a blank that begins a line stands for no labels; with nothing behind it the row has no features
+    // either.
+    const bool empty_row = rules_.format == DSLIDE_FORMAT_XMC && p_ == end_ && end_ > begin;
+    if (p_ == end_ && !empty_row) {
         ++(comment ? counts_.comment_lines : counts_.blank_lines);
         return;
     }
