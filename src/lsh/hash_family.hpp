@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A family of locality-sensitive hash functions: vectors to bucket numbers, one for each table.
 //
-// To add a family: a class here, its name in make_hash_family(), its value in trainer.h and hashtable.h.
+// To add a family: a class beside simhash.hpp, its case in possible_bits() and make_hash_family(), its DSLIDE_HASH_
+// value in hashtable.h. To train with it: a DSLIDE_SELECT_ value in trainer.h and its line in hash_family_of()
+// (train/plan.cpp).
 #pragma once
 
 #include "core/arena.hpp"
@@ -41,9 +43,12 @@ private:
     int tables_, bits_;
 };
 
+/// The bits of a bucket number that the family gives when `bits` are asked for (DWTA: a multiple of 3, at least 3).
+int possible_bits(std::int32_t family, int bits);
+
 /// @param family  DSLIDE_HASH_*
 /// @param dim     length of the vectors without the last coordinate
-/// @param bits    rounded down to what the family can do (DWTA: a multiple of 3, at least 3); see HashFamily::bits()
+/// @param bits    rounded by possible_bits()
 std::unique_ptr<HashFamily> make_hash_family(std::int32_t family, std::int64_t dim, int tables, int bits,
                                              std::uint64_t seed);
 

@@ -22,8 +22,7 @@ void fill_table(const std::uint32_t *codes, std::int64_t count, std::size_t buck
 } // namespace
 
 void HashTables::reserve(std::int64_t count) {
-    if (count == count_) return;
-    count_ = -1;
+    if (std::exchange(count_, -1) == count) return;
     const auto tables = static_cast<std::size_t>(family_->tables());
     ids_ = Array<std::int32_t>(checked_product(tables, static_cast<std::size_t>(count)));
     if (!offsets_.size()) offsets_ = Array<std::int32_t>(checked_product(tables, buckets() + 1));

@@ -34,7 +34,7 @@ public:
     std::size_t bytes() const { return offsets_.bytes() + ids_.bytes(); }
 
 private:
-    void reserve(std::int64_t count);
+    void reserve(std::int64_t count); ///< the tables count as empty until count_ is set again
     void fill(std::int64_t table, const std::uint32_t *codes, std::int64_t count);
 
     std::unique_ptr<HashFamily> family_;

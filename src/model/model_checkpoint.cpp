@@ -84,6 +84,7 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
     check_shapes(checkpoint, stated);
     options_ = resolved(stated);
     samples_seen = meta.get_int("samples_seen");
+    if (samples_seen < 0) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": samples_seen is ", samples_seen);
     allocate();
     for (const std::string &name : tensor_names()) {
         const TensorPart t = tensor(name);
@@ -107,6 +108,9 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
         label_frequencies_.counts.resize(static_cast<std::size_t>(n_outputs()));
         checkpoint.read_rows(counts_tensor, 0, s.rows, label_frequencies_.counts.data(), 1);
         label_frequencies_.samples = meta.get_int("label_count_samples");
+        const auto &counts = label_frequencies_.counts;
+        if (label_frequencies_.samples < 1 || *std::min_element(counts.begin(), counts.end()) < 0)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are out of range");
     }
 }
 

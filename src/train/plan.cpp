@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan.hpp"
 
+#include "core/arena.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "layers/dense_output.hpp"
 #include "lsh/collisions.hpp"
-#include "lsh/dwta.hpp"
+#include "lsh/hash_family.hpp"
 #include "optim/optimizer.hpp"
+
+#include <dslide/hashtable.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,10 +27,6 @@ void check_enum(std::int32_t value, std::int32_t last, const char *name) {
 }
 
 constexpr double largest = 1e30;
-
-bool uses_tables(const dslide_trainer_options &o) {
-    return o.select == DSLIDE_SELECT_SIMHASH || o.select == DSLIDE_SELECT_DWTA;
-}
 
 bool uses_bf16(const dslide_trainer_options &o) {
     return (o.flags & DSLIDE_TRAINER_BF16_SCORES) && o.select != DSLIDE_SELECT_ALL;
@@ -60,6 +59,17 @@ bool dense_is_cheaper(const dslide_trainer_options &o, const dslide_model_option
 }
 
 } // namespace
+
+std::int32_t hash_family_of(std::int32_t select) {
+    switch (select) {
+    case DSLIDE_SELECT_SIMHASH:
+        return DSLIDE_HASH_SIMHASH;
+    case DSLIDE_SELECT_DWTA:
+        return DSLIDE_HASH_DWTA;
+    default:
+        return -1;
+    }
+}
 
 dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_options &shape) {
     const auto rows = static_cast<double>(shape.n_outputs);
@@ -112,7 +122,7 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
 
     const bool share_given = o.active_share > 0;
     const bool wide = shape.n_outputs >= very_wide;
-    const bool hashes = uses_tables(o) || o.select == DSLIDE_SELECT_AUTO;
+    const bool hashes = hash_family_of(o.select) >= 0 || o.select == DSLIDE_SELECT_AUTO;
     if (!share_given && o.shared_negatives == 0 && wide && hashes) {
         o.shared_negatives = shared_if_very_wide;
         o.flags |= DSLIDE_TRAINER_CORRECTION;
@@ -122,7 +132,7 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
     if (o.active_share == 0) o.active_share = default_share(shape.n_outputs);
     if (o.tables == 0) o.tables = 50;
     if (o.bits == 0) o.bits = default_bits(shape.n_outputs);
-    if (o.select == DSLIDE_SELECT_DWTA) o.bits = std::max(1, o.bits / Dwta::bits_a_code) * Dwta::bits_a_code;
+    o.bits = possible_bits(hash_family_of(o.select), o.bits);
     if (o.candidate_factor == 0) o.candidate_factor = 5;
     if (o.rebuild_first == 0) o.rebuild_first = 50;
     if (o.rebuild_growth == 0) o.rebuild_growth = wide ? 1.5f : 1.1f;
@@ -145,9 +155,8 @@ Plan plan_of(const dslide_trainer_options &o, const dslide_model_options &shape)
     const auto active = std::max<std::int64_t>(1, std::llround(o.active_share * static_cast<double>(rows)));
     plan.hard_rows = std::max<std::int64_t>(0, std::min(active, rows) - plan.shared - plan.random_fill);
     const bool ranked_already = o.select == DSLIDE_SELECT_EXACT || o.select == DSLIDE_SELECT_RANDOM;
-    plan.candidates = ranked_already ? plan.hard_rows
-                                     : std::min(rows, static_cast<std::int64_t>(std::llround(
-                                                          static_cast<double>(plan.hard_rows) * o.candidate_factor)));
+    const double wanted = ranked_already ? 1 : o.candidate_factor;
+    plan.candidates = std::llround(std::min(static_cast<double>(rows), static_cast<double>(plan.hard_rows) * wanted));
     return plan;
 }
 
@@ -156,18 +165,20 @@ dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const 
     dslide_memory_estimate e{};
     e.struct_size = sizeof e;
     std::int64_t weights = shape.n_inputs * simd::padded(shape.hidden[0]) + simd::padded(shape.hidden[0]);
-    for (int i = 1; i < shape.n_hidden; ++i) weights += (shape.hidden[i] + 1) * simd::padded(shape.hidden[i - 1]);
+    for (int i = 1; i < shape.n_hidden; ++i)
+        weights += shape.hidden[i] * simd::padded(shape.hidden[i - 1]) + simd::padded(shape.hidden[i]);
     const std::int64_t width = simd::padded(shape.hidden[shape.n_hidden - 1]);
-    weights += shape.n_outputs * (width + 1);
+    weights += shape.n_outputs * width + simd::padded(shape.n_outputs);
     e.weight_bytes = 4 * weights;
     e.optimizer_bytes = state_planes(o) * e.weight_bytes;
     if (uses_bf16(o)) e.weight_bytes += 2 * shape.n_outputs * width;
     const Plan plan = plan_of(o, shape);
     const std::int64_t rows = shape.n_outputs;
-    if (uses_tables(o) && plan.hard_rows > 0) {
-        const std::int64_t group =
-            std::min<std::int64_t>(o.tables, std::max<std::int64_t>(1, width / o.bits)); // codes hashed at a time
-        e.table_bytes = o.tables * 4 * (rows + (std::int64_t{1} << o.bits) + 1) + 4 * rows * group + 4 * rows;
+    if (hash_family_of(o.select) >= 0 && plan.hard_rows > 0) {
+        const std::int64_t buckets = std::int64_t{1} << o.bits;
+        // Ids, offsets, and every code while a checkpoint is written, which takes more than a rebuild does; mean logits
+        // and head of a rebuild; a byte of collision counts a row and thread.
+        e.table_bytes = 4 * o.tables * (2 * rows + buckets + 1) + 9 * rows + available_threads() * rows;
     }
     std::int64_t widest = width;
     for (int i = 0; i < shape.n_hidden; ++i) widest = std::max<std::int64_t>(widest, simd::padded(shape.hidden[i]));
@@ -179,8 +190,11 @@ dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const 
                          blocks * batch * 24;
     } else {
         const std::int64_t pairs = batch * (plan.candidates + plan.random_fill);
-        e.buffer_bytes = pairs * (4 + 4 + 4 + 12 + 8) + batch * plan.shared * 4 + rows * (4 + 4 + 12);
+        const std::int64_t shared = plan.shared + (o.hard_from > 0 ? plan.hard_rows : 0);
+        e.buffer_bytes = pairs * (4 + 4 + 4 + 12 + 8) + shared * (batch + 2 * width) * 4 + rows * (4 + 4 + 12);
+        if (shared > 0) e.buffer_bytes += 8 * rows; // what they are drawn by
     }
+    e.buffer_bytes += 8 * rows + 4 * shape.n_inputs; // label counts; counts of the batch's features
     e.buffer_bytes += activations + 16 * batch * width * 4 + batch * 100 * 20;
     e.data_bytes = data_bytes;
     constexpr std::int64_t process_bytes = std::int64_t{24} << 20; // code, oneDNN, TBB, allocator; measured

@@ -21,6 +21,9 @@ struct Plan {
 /// Error(DSLIDE_E_ARGUMENT) with the field's name.
 dslide_trainer_options resolved(dslide_trainer_options options, const dslide_model_options &shape);
 
+/// DSLIDE_HASH_* of a selection by hash tables; -1: another selection.
+std::int32_t hash_family_of(std::int32_t select);
+
 Plan plan_of(const dslide_trainer_options &resolved_options, const dslide_model_options &shape);
 
 dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const dslide_trainer_options &options,

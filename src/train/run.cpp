@@ -104,6 +104,7 @@ bool Run::go(dslide_epoch_report &last) {
             break;
         }
         ++position.epochs_done;
+        trainer_.finish_label_counts();
         if (options_.eval_data)
             judge(report);
         else
@@ -146,6 +147,7 @@ bool Run::train_epoch(dslide_epoch_report &report) {
         report.read_seconds += watch.lap();
         if (batch.size() == 0) break;
         const double cpu_before = process_cpu_seconds();
+        const std::int64_t steps_before = trainer_.steps();
         const dslide_step_stats stats = trainer_.step(batch);
         report.cpu_seconds += process_cpu_seconds() - cpu_before;
         report.seconds += watch.lap();
@@ -163,7 +165,8 @@ bool Run::train_epoch(dslide_epoch_report &report) {
         report.active_share = active_sum / samples;
         report.rows_touched = rows_sum / static_cast<double>(steps);
         report.step = stats.step;
-        if (options_.save_every > 0 && !options_.save_dir.empty() && stats.step % options_.save_every == 0) {
+        if (options_.save_every > 0 && !options_.save_dir.empty() && stats.step > steps_before &&
+            stats.step % options_.save_every == 0) {
             save(numbered("step", 9, stats.step), false);
             report.save_seconds += watch.lap();
         }

@@ -3,12 +3,9 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "core/log.hpp"
 #include "layers/dense.hpp"
 #include "optim/learning_rate.hpp"
 #include "train/exact_source.hpp"
-
-#include <dslide/hashtable.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,10 +34,9 @@ Trainer::Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &opt
     make_source();
     refresh_bf16();
     counts_known_ = !model_->label_frequencies().counts.empty();
-    if (counts_known_)
-        shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
-    edits_seen_ = model_->edits();
     first_sample_ = model_->samples_seen;
+    weigh_shared_rows();
+    edits_seen_ = model_->edits();
     claim_model();
 }
 
@@ -83,9 +79,10 @@ void Trainer::make_source() {
         source_ = std::make_unique<RandomSource>(rows, options_.seed);
         return;
     default:
-        const std::int32_t family = options_.select == DSLIDE_SELECT_DWTA ? DSLIDE_HASH_DWTA : DSLIDE_HASH_SIMHASH;
         source_ = std::make_unique<TableSource>(
-            make_hash_family(family, model_->width(), options_.tables, options_.bits, options_.seed), model_->width(),
+            make_hash_family(hash_family_of(options_.select), model_->width(), options_.tables, options_.bits,
+                             options_.seed),
+            model_->width(),
             TableSource::Settings{!has_flag(DSLIDE_TRAINER_NO_CENTRING), options_.rebuild_first, options_.rebuild_max,
                                   options_.rebuild_growth, plan_.candidates / 8, options_.seed});
     }
@@ -112,8 +109,14 @@ void Trainer::refresh_bf16() {
 
 void Trainer::set_label_counts(std::vector<std::int64_t> counts, std::int64_t samples) {
     model_->label_frequencies() = {std::move(counts), samples};
-    shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
     counts_known_ = true;
+    weigh_shared_rows();
+}
+
+void Trainer::weigh_shared_rows() {
+    const bool draws = plan_.shared > 0 || samples_trained() < options_.hard_from;
+    const std::vector<std::int64_t> &counts = model_->label_frequencies().counts;
+    if (draws && !counts.empty()) shared_rows_.set_counts(counts, std::max(0.0f, options_.frequency_power));
 }
 
 void Trainer::count_labels(const CsrRows &labels) {
@@ -122,8 +125,7 @@ void Trainer::count_labels(const CsrRows &labels) {
     for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
         ++f.counts[static_cast<std::size_t>(labels.col[e])];
     f.samples += labels.n_rows;
-    if (plan_.shared > 0 || samples_trained() < options_.hard_from)
-        shared_rows_.set_counts(f.counts, std::max(0.0f, options_.frequency_power));
+    weigh_shared_rows();
 }
 
 void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &stats) {
@@ -166,6 +168,7 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     double counted = 0;
     for (std::int64_t i = 0; i < batch.size(); ++i) counted += targets_.sample_weight[static_cast<std::size_t>(i)] > 0;
     if (counted == 0) { // nothing to learn from: as if the batch had not come, but its samples were seen
+        if (!counts_known_) count_labels(batch.labels);
         stats.samples_seen = model_->samples_seen = samples_after;
         stats.samples = batch.size();
         return stats;
@@ -259,12 +262,11 @@ dslide_trainer_info Trainer::info() const {
     dslide_trainer_info info{};
     info.struct_size = sizeof info;
     info.select = options_.select;
-    const TableSource *source = tables();
-    if (source) {
+    if (TableSource *source = tables()) {
         info.tables = options_.tables;
         info.bits = options_.bits;
         info.table_bytes = static_cast<std::int64_t>(source->bytes());
-        info.rebuilds = const_cast<TableSource *>(source)->state().rebuilds;
+        info.rebuilds = source->state().rebuilds;
     }
     info.hard_rows = static_cast<std::int32_t>(plan_.hard_rows);
     info.candidates = static_cast<std::int32_t>(plan_.candidates);
@@ -273,7 +275,7 @@ dslide_trainer_info Trainer::info() const {
     info.step = step_;
     info.samples_seen = model_->samples_seen;
     info.epochs_done = position_.epochs_done;
-    info.weight_bytes = model_->bytes();
+    info.weight_bytes = model_->bytes() + static_cast<std::int64_t>(output_bf16_.bytes());
     info.optimizer_bytes = optimizer_bytes();
     std::size_t buffers =
         sampled_.bytes() + dense_.bytes() + input_backward_.bytes() + active_.bytes() + candidates_.row.bytes();

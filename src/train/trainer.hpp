@@ -46,6 +46,8 @@ public:
     void set_total_samples(std::int64_t samples) { options_.total_samples = samples; }
     void set_label_counts(std::vector<std::int64_t> counts, std::int64_t samples);
     bool knows_label_counts() const { return counts_known_; }
+    /// Every row of the training set has been counted by now: later epochs are not counted again.
+    void finish_label_counts() { counts_known_ = !model_->label_frequencies().counts.empty(); }
     std::int64_t steps() const { return step_; }
     RunPosition &position() { return position_; }
 
@@ -68,6 +70,7 @@ private:
     static LayerState state_for(const Layer &layer, int planes);
     Passes passes(Layer &layer, LayerState &state) const;
     void refresh_bf16();
+    void weigh_shared_rows();
     void count_labels(const CsrRows &labels);
     void select(const Batch &batch, const Matrix &h, dslide_step_stats &stats);
     void backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats);
@@ -88,7 +91,7 @@ private:
     std::int64_t step_ = 0;
     std::int64_t first_sample_ = 0; ///< Model::samples_seen when this training began: schedules count from there
     RunPosition position_;
-    bool counts_known_ = false;
+    bool counts_known_ = false;   ///< steps need not count the labels they see
     bool broken_ = false;         ///< an update was cut off: weights are half old, half new
     std::int64_t edits_seen_ = 0; ///< see Model::edits()
     bool tables_stale_ = false;   ///< weights were overwritten since the last rebuild

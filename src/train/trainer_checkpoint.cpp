@@ -6,6 +6,7 @@
 #include "train/trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 namespace dslide {
@@ -167,11 +168,12 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
     if (step_ < 0 || first_sample_ < 0 || first_sample_ > model_->samples_seen || position_.epochs_done < 0 ||
         position_.rows_in_epoch < 0)
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is out of range");
+    if (counts_known_ && model_->label_frequencies().counts.empty())
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are said to be known, and are not there");
     make_state();
     make_source();
     refresh_bf16();
-    if (!model_->label_frequencies().counts.empty())
-        shared_rows_.set_counts(model_->label_frequencies().counts, std::max(0.0f, options_.frequency_power));
+    weigh_shared_rows();
     visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
                     std::int64_t stride) {
         if (!checkpoint.has(name)) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is missing");
@@ -196,6 +198,9 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     state.scale = static_cast<float>(meta.get_number("tables.scale"));
     state.rebuilds = meta.get_int("tables.rebuilds");
     state.batches = meta.get_int("tables.batches");
+    const double longest = static_cast<double>(std::max(options_.rebuild_first, options_.rebuild_max));
+    if (!(state.schedule.gap >= 0 && state.schedule.gap <= longest) || !(state.scale > 0 && std::isfinite(state.scale)))
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": settings of the hash tables are out of range");
     // Another number than the model's brings about the rebuild that the saving trainer was going to make.
     tables_stale_ = meta.get_bool("tables.stale");
     const TensorShape codes = checkpoint.shape(codes_tensor),
