@@ -10,8 +10,6 @@ using namespace dslide;
 
 namespace {
 
-constexpr std::int64_t most_batch_rows = 1048576;
-
 dslide_dataset_options read(const dslide_dataset_options *options) {
     return capi::read_options(options, dslide_dataset_options{}, "options");
 }
@@ -72,7 +70,7 @@ dslide_status dslide_dataset_from_views(dslide_cluster *cluster, const dslide_cs
         const capi::CheckedRows feature_rows(features, "features");
         const capi::CheckedRows label_rows(labels, "labels");
         capi::check_same_rows(feature_rows.rows(), label_rows.rows());
-        capi::check_label_weights(label_rows.rows(), "labels");
+        capi::check_label_weights(label_rows.rows());
         capi::check_row_weights(weights, feature_rows.rows().n_rows);
         *out = new dslide_dataset{dataset_of_rows(feature_rows.rows(), label_rows.rows(), weights, given)};
     };

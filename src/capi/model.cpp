@@ -142,13 +142,17 @@ dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_vie
         const Model &m = *capi::need(model, "model")->impl;
         m.cluster().need_open();
         const capi::CheckedRows x(features, "features", m.n_inputs());
-        if (x.rows().n_rows > 0) capi::need(out, "out");
+        const std::int64_t n = x.rows().n_rows, width = m.width();
+        if (n > 0) capi::need(out, "out");
+        // As in dslide_model_predict(): all or nothing.
+        std::vector<float> hidden(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(width)));
         std::vector<Matrix> activations;
         for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
             m.forward(part, activations);
             const Matrix &h = activations.back();
-            for (std::int64_t i = 0; i < h.rows; ++i) std::copy_n(h.row(i), h.cols, out + (begin + i) * h.cols);
+            for (std::int64_t i = 0; i < h.rows; ++i) std::copy_n(h.row(i), width, hidden.data() + (begin + i) * width);
         });
+        std::copy(hidden.begin(), hidden.end(), out);
     };
 }
 

@@ -2,6 +2,7 @@
 #include "capi/boundary.hpp"
 #include "capi/handles.hpp"
 #include "capi/views.hpp"
+#include "predict/evaluate.hpp"
 #include "train/run.hpp"
 
 #include <cmath>
@@ -10,7 +11,6 @@ using namespace dslide;
 
 namespace {
 
-constexpr std::int64_t most_batch_rows = 1 << 20;
 constexpr std::int64_t most_data_bytes = std::int64_t{1} << 60; // sums of estimates stay below 2^63
 
 dslide_trainer_options read(const dslide_trainer_options *options) {
@@ -30,7 +30,7 @@ RunOptions read(const dslide_run_options *given) {
     if (o.save_every < 0) fail(DSLIDE_E_ARGUMENT, "save_every is ", o.save_every, ", expected >= 0");
     run.early_stop = o.early_stop;
     run.eval_data = o.eval_data ? o.eval_data->impl.get() : nullptr;
-    run.eval = capi::read_options(o.eval, dslide_eval_options{}, "eval");
+    run.eval = resolved(capi::read_options(o.eval, dslide_eval_options{}, "eval")); // now, not after an epoch
     run.save_dir = o.save_dir ? o.save_dir : "";
     run.save_every = o.save_every;
     run.on_progress = o.on_progress;
@@ -137,7 +137,7 @@ dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view
         const capi::CheckedRows x(features, "features", t.model().n_inputs()),
             y(labels, "labels", t.model().n_outputs());
         capi::check_same_rows(x.rows(), y.rows());
-        capi::check_label_weights(y.rows(), "labels");
+        capi::check_label_weights(y.rows());
         capi::check_row_weights(weights, x.rows().n_rows);
         const dslide_step_stats done = t.step({x.rows(), y.rows(), weights, nullptr});
         if (stats) capi::write_result(done, stats, "stats");

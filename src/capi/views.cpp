@@ -106,12 +106,12 @@ CheckedRows::CheckedRows(const dslide_csr_view *given, const char *name, std::in
     }
 }
 
-void check_label_weights(const CsrRows &labels, const char *name) {
+void check_label_weights(const CsrRows &labels) {
     if (!labels.val) return;
     for (std::int64_t row = 0; row < labels.n_rows; ++row)
         for (std::int64_t i = labels.row_ptr[row]; i < labels.row_ptr[row + 1]; ++i)
             if (!(labels.val[i] > 0))
-                fail(DSLIDE_E_ARGUMENT, name, ": weight ", labels.val[i], " of column ", labels.col[i], " in row ", row,
+                fail(DSLIDE_E_ARGUMENT, "labels: weight ", labels.val[i], " of column ", labels.col[i], " in row ", row,
                      " is not > 0");
 }
 

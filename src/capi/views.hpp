@@ -25,7 +25,6 @@ public:
     CheckedRows &operator=(const CheckedRows &) = delete;
 
     const CsrRows &rows() const { return rows_; }
-    bool borrowed() const { return col_.empty(); }
 
 private:
     CsrRows rows_;
@@ -34,7 +33,7 @@ private:
 };
 
 /// Labels' values are weights: E_ARGUMENT for one that is not > 0.
-void check_label_weights(const CsrRows &labels, const char *name);
+void check_label_weights(const CsrRows &labels);
 /// E_ARGUMENT for a row weight that is negative or not finite; NULL is fine.
 void check_row_weights(const float *weights, std::int64_t n_rows);
 /// E_ARGUMENT if labels are not as many rows as features.

@@ -30,6 +30,8 @@ struct SampleLists {
     const std::int32_t *row = nullptr;
 };
 
+constexpr std::int64_t most_batch_rows = 1 << 20;
+
 /// Samples that are trained, judged or predicted together.
 struct Batch {
     CsrRows features;

@@ -23,7 +23,6 @@ public:
 
     /// From here on collective calls of models and trainers made with this cluster fail with E_STATE.
     void close() { closed_ = true; }
-    bool closed() const { return closed_; }
     /// Throws E_STATE once the cluster is closed.
     void need_open() const;
 

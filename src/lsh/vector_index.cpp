@@ -78,6 +78,9 @@ void VectorIndex::query(const float *queries, std::int64_t n, std::int32_t k, st
     std::vector<std::uint32_t> codes(static_cast<std::size_t>(family.tables() * n));
     for (int g = 0; g < family.groups(); ++g)
         family.hash(*arena_, g, {padded.row(0), padded.stride, n, nullptr}, codes.data() + family.first_table(g) * n);
+    // Into buffers of our own first: outputs are untouched if memory runs out on the way.
+    std::vector<std::int64_t> all_ids(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(k)));
+    std::vector<std::int32_t> all_counts(all_ids.size());
     tbb::enumerable_thread_specific<CollisionCounter> counters;
     arena_->blocks(n, queries_a_task, [&](std::int64_t begin, std::int64_t end) {
         CollisionCounter &counter = counters.local();
@@ -98,11 +101,13 @@ void VectorIndex::query(const float *queries, std::int64_t n, std::int32_t k, st
                               });
             for (std::size_t j = 0; j < static_cast<std::size_t>(k); ++j) {
                 const std::size_t at = static_cast<std::size_t>(i) * static_cast<std::size_t>(k) + j;
-                ids[at] = j < kept ? found[static_cast<std::size_t>(order[j])] : -1;
-                if (collisions) collisions[at] = j < kept ? counts[static_cast<std::size_t>(order[j])] : 0;
+                all_ids[at] = j < kept ? found[static_cast<std::size_t>(order[j])] : -1;
+                all_counts[at] = j < kept ? counts[static_cast<std::size_t>(order[j])] : 0;
             }
         }
     });
+    std::copy(all_ids.begin(), all_ids.end(), ids);
+    if (collisions) std::copy(all_counts.begin(), all_counts.end(), collisions);
 }
 
 dslide_hashtable_stats VectorIndex::stats() const {

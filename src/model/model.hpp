@@ -46,7 +46,6 @@ public:
 
     const dslide_model_options &options() const { return options_; }
     Cluster &cluster() const { return *cluster_; }
-    const std::shared_ptr<Cluster> &shared_cluster() const { return cluster_; }
     std::int64_t n_inputs() const { return options_.n_inputs; }
     std::int64_t n_outputs() const { return options_.n_outputs; }
     std::int64_t width() const { return output_.weight.cols; } ///< of the last hidden layer

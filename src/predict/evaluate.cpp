@@ -21,15 +21,15 @@ dslide_eval_options resolved(dslide_eval_options o) {
     for (int i = 0; i < o.n_cutoffs; ++i)
         if (o.k[i] < 1) fail(DSLIDE_E_ARGUMENT, "k[", i, "] is ", o.k[i], ", expected >= 1");
     if (o.batch_size == 0) o.batch_size = 256;
-    if (o.batch_size < 1 || o.batch_size > 1 << 20)
-        fail(DSLIDE_E_ARGUMENT, "batch_size is ", o.batch_size, ", expected 1 .. 1048576");
+    if (o.batch_size < 1 || o.batch_size > most_batch_rows)
+        fail(DSLIDE_E_ARGUMENT, "batch_size is ", o.batch_size, ", expected 1 .. ", most_batch_rows);
     if (o.max_rows < 0) fail(DSLIDE_E_ARGUMENT, "max_rows is ", o.max_rows, ", expected >= 0");
     if (o.max_rows == 0) o.max_rows = std::numeric_limits<std::int64_t>::max();
     if (o.propensity_a == 0) o.propensity_a = 0.55f;
     if (o.propensity_b == 0) o.propensity_b = 1.5f;
-    if (!std::isfinite(o.propensity_a) || !std::isfinite(o.propensity_b) || o.propensity_b <= -1)
-        fail(DSLIDE_E_ARGUMENT, "propensity_a ", o.propensity_a, ", propensity_b ", o.propensity_b,
-             ": expected finite, b > -1");
+    for (const float value : {o.propensity_a, o.propensity_b})
+        if (!(value > 0) || !std::isfinite(value))
+            fail(DSLIDE_E_ARGUMENT, "a propensity parameter is ", value, ", expected finite and >= 0");
     if (o.unlabelled != 0 && o.unlabelled != 1)
         fail(DSLIDE_E_ARGUMENT, "unlabelled is ", o.unlabelled, ", expected 0 or 1");
     return o;
