@@ -74,7 +74,6 @@ OutputCounts DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows
         counts.loss_sum += sample_weight * loss_value(loss, total, target_sum, target_score);
         counts.active_pairs += static_cast<double>(classes_);
     }
-    counts.rows_touched = classes_;
     return counts;
 }
 

@@ -7,9 +7,8 @@
 namespace dslide {
 
 struct OutputCounts {
-    double loss_sum = 0;           ///< sum over samples of weight * loss (the batch's mean loss)
-    double active_pairs = 0;       ///< (sample, row) pairs that took part
-    std::int64_t rows_touched = 0; ///< distinct rows updated
+    double loss_sum = 0;     ///< sum over samples of weight * loss (the batch's mean loss)
+    double active_pairs = 0; ///< (sample, row) pairs that took part
 };
 
 } // namespace dslide

@@ -23,7 +23,7 @@ public:
     /// Scores become gradients. labels: the batch's CSR, for the targets' places.
     OutputCounts gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
                            const Targets &targets);
-    /// Claims the memory that update() needs; nothing can fail after it.
+    /// Claims the large part of the memory that update() needs, so that it runs out before a weight has changed.
     void reserve(Arena &arena, const ActiveSet &active, const Matrix &h, Matrix &dh);
     /// dh (overwritten) and the update of every row that took part. Returns how many rows were updated.
     std::int64_t update(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,

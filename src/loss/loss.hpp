@@ -6,7 +6,8 @@
 // Softmax (cross-entropy): a piece's z becomes exp(z - max); its gradient is softmax(z) - t. BCE: z becomes sigmoid(z);
 // the gradient is sigmoid(z) - t. A row with z = -inf takes no part and gets gradient 0.
 //
-// To add a loss: its enum value in trainer.h and its case in each function here.
+// To add a loss: its enum value in trainer.h, its case in each function here and its targets in targets.cpp. The bound
+// of `loss` is in train/plan.cpp.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,6 @@ public:
     virtual ~CandidateSource() = default;
     /// At most `want` rows for each row of h.
     virtual void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) = 0;
-    virtual std::size_t bytes() const { return 0; }
 };
 
 /// Uniform rows: the reference that hashing has to beat.

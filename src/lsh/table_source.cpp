@@ -17,8 +17,8 @@ constexpr float mean_decay = 0.9f; // a batch's share in the running mean is 0.1
 } // namespace
 
 TableSource::TableSource(std::unique_ptr<HashFamily> family, std::int64_t width, const Settings &settings)
-    : tables_(std::move(family)), settings_(settings), width_(width),
-      running_mean_(static_cast<std::size_t>(simd::padded(width))), frozen_mean_(running_mean_.size()) {
+    : tables_(std::move(family)), settings_(settings), running_mean_(static_cast<std::size_t>(simd::padded(width))),
+      frozen_mean_(running_mean_.size()) {
     state_.schedule.gap = static_cast<double>(settings.rebuild_first);
 }
 

@@ -43,7 +43,7 @@ public:
     bool prepare(Arena &arena, const Matrix &h, std::int64_t step, bool force, const float *weights,
                  std::int64_t stride, std::int64_t rows, const float *bias);
     void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) override;
-    std::size_t bytes() const override { return tables_.bytes(); }
+    std::size_t bytes() const { return tables_.bytes(); }
     const HashTables &tables() const { return tables_; }
     HashTables &tables() { return tables_; }
 
@@ -68,7 +68,6 @@ private:
     HashTables tables_;
     Settings settings_;
     State state_;
-    std::int64_t width_;
     std::vector<float> running_mean_, frozen_mean_; ///< padded to the SIMD width
     std::vector<std::int32_t> head_;
     std::vector<std::uint8_t> is_head_; ///< a flag a row

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update rules, applied to one row of weights at a time by whoever owns the row.
 //
-// To add a rule: its enum value in trainer.h, its kernel in src/simd, its planes and its case in update_row() here.
+// To add a rule: its enum value in trainer.h; its kernel in src/simd (kernels.hpp, the plain twin, vector.cpp); here
+// its planes in state_planes() and its case in update() and update_scalar(). The bound of `optimizer` is in
+// train/plan.cpp.
 #pragma once
 
 #include "core/memory.hpp"

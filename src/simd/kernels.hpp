@@ -2,8 +2,8 @@
 // The inner loops, chosen once for the CPU: a table of functions for each instruction set, `plain` being the twin that
 // the tests hold the others against.
 //
-// Lengths called `n` are row widths padded to a multiple of row_lanes with zeros in the pad, and rows start on 64-byte
-// boundaries, so no kernel has a tail. Lengths called `count` are free.
+// Lengths called `n` are row widths padded to a multiple of row_lanes with zeros in the pad, so no kernel over them has
+// a tail. Lengths called `count` are free. Addresses need no alignment; rows on 64-byte boundaries are fastest.
 #pragma once
 
 #include <cstdint>
