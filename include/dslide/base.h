@@ -116,8 +116,8 @@ DSLIDE_API dslide_status dslide_build_info(char *buf, size_t cap, size_t *out_le
 
 /** What this CPU offers and which kernels are in use, one "key: value" a line.
  *
- * The instruction set is chosen at the first use. The environment variable DSLIDE_ISA forces a lower one: plain, avx2,
- * avx512, avx512bf16, neon. Results of different instruction sets differ in the last digits. Local; any thread.
+ * The instruction set is chosen at the first use. The environment variable DSLIDE_ISA forces a lower one: plain, sse4,
+ * avx2, avx512, avx512bf16, neon. Results of different instruction sets differ in the last digits. Local; any thread.
  * @param buf      where the text goes; may be NULL if cap is 0
  * @param cap      bytes at buf
  * @param out_len  length of the text; may be NULL
@@ -128,7 +128,7 @@ DSLIDE_API dslide_status dslide_cpu_info(char *buf, size_t cap, size_t *out_len)
 /** Importance of a log line. */
 enum {
     DSLIDE_LOG_WARNING = 1, /**< something the host should look at */
-    DSLIDE_LOG_INFO = 2     /**< choices made, rebuilds, saves */
+    DSLIDE_LOG_INFO = 2     /**< what was done where a file and the options disagree */
 };
 
 /** Receives log lines, on the thread that called the library; must not call the library itself.

@@ -27,7 +27,7 @@ typedef struct dslide_hashtable_options {
     int32_t family;       /**< DSLIDE_HASH_*; 0: SimHash */
     int32_t dim;          /**< length of the vectors, 1 .. 65,536 */
     int32_t tables;       /**< 1 .. 255; 0: 50 */
-    int32_t bits;         /**< of a bucket number, 1 .. 24; 0: 8 (DWTA takes 3 bits a code and rounds down) */
+    int32_t bits;         /**< of a bucket number, 1 .. 24; 0: 8 (DWTA rounds down to a multiple of 3, at least 3) */
     int32_t reserved;     /**< 0 */
     uint64_t seed;        /**< of the hash functions; 0: the library's fixed seed */
 } dslide_hashtable_options;

@@ -92,7 +92,7 @@ DSLIDE_API dslide_status dslide_model_create(dslide_cluster *cluster, const dsli
 DSLIDE_API dslide_status dslide_model_load(dslide_cluster *cluster, const char *dir,
                                            dslide_model **out) DSLIDE_NOEXCEPT;
 
-/** Write the weights and names alone (the slim form, for serving); training cannot go on from it.
+/** Write weights, names and label counts alone (the slim form, for serving); training cannot go on from it.
  *
  * Collective. The directory is complete or absent after any failure; an existing one is replaced only at the end.
  * @param model  handle
@@ -101,7 +101,7 @@ DSLIDE_API dslide_status dslide_model_load(dslide_cluster *cluster, const char *
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_save(dslide_model *model, const char *dir) DSLIDE_NOEXCEPT;
 
-/** What the model is. Local; any thread.
+/** What the model is. Local; any thread, but not while a trainer is in a step on the model.
  * @param model  handle
  * @param out    struct_size must be set
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
@@ -147,8 +147,8 @@ DSLIDE_API dslide_status dslide_model_name(const dslide_model *model, int32_t ki
  * @param model       handle
  * @param features    n_rows x n_inputs; fewer columns are taken as an input whose last features are 0
  * @param k           1 .. n_outputs
- * @param out_labels  n_rows * k classes, row by row
- * @param out_scores  as many logits; may be NULL
+ * @param out_labels  n_rows * k classes, row by row; -1 in places that NaN logits leave (of inputs that overflow fp32)
+ * @param out_scores  as many logits, -infinity beside -1; may be NULL
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: k or a column out of range; DSLIDE_E_MEMORY
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_predict(const dslide_model *model, const dslide_csr_view *features, int32_t k,
@@ -159,7 +159,7 @@ DSLIDE_API dslide_status dslide_model_predict(const dslide_model *model, const d
  * Collective; any thread, as dslide_model_predict().
  * @param model     handle
  * @param features  n_rows x n_inputs, or fewer columns
- * @param out       n_rows x hidden[last], row by row; after DSLIDE_E_MEMORY partly written
+ * @param out       n_rows x hidden[last], row by row
  * @return as dslide_model_predict()
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_view *features,
@@ -213,8 +213,8 @@ typedef struct dslide_eval_options {
     int32_t batch_size;            /**< rows at a time, 1 .. 1,048,576; 0: 256 */
     int32_t unlabelled;            /**< rows without labels: 0 count as misses, 1 are left out; counted either way */
     int64_t max_rows;              /**< judge only the first so many rows; 0: all */
-    float propensity_a;            /**< A of PSP@k (Jain et al., KDD 2016); 0: 0.55 */
-    float propensity_b;            /**< B of PSP@k, > -1; 0: 1.5 */
+    float propensity_a;            /**< A of PSP@k (Jain et al., KDD 2016), > 0; 0: 0.55 */
+    float propensity_b;            /**< B of PSP@k, > 0; 0: 1.5 */
 } dslide_eval_options;
 
 /** Result of an evaluation; means over rows. Formulas in docs/metrics.md.

@@ -60,10 +60,11 @@ enum {
 /** Trainer flags. */
 enum {
     DSLIDE_TRAINER_DENSE_UPDATES = 1, /**< update every row each step, touched or not: the textbook optimizer, slow */
-    DSLIDE_TRAINER_NO_CENTRING = 2,   /**< hash h itself, not h minus its running mean */
-    DSLIDE_TRAINER_BF16_SCORES = 8, /**< score private rows from a bfloat16 copy (2 more bytes a weight, kept in step):
-                                       half the memory traffic of scoring; updates stay fp32 */
-    DSLIDE_TRAINER_CORRECTION = 4   /**< divide sampled rows' exp(logit) by their inclusion probability */
+    DSLIDE_TRAINER_NO_CENTRING = 2,   /**< hash activations and rows as they are, not minus their means */
+    DSLIDE_TRAINER_CORRECTION = 4,    /**< divide exp(logit) of shared and random rows by their inclusion probability */
+    DSLIDE_TRAINER_BF16_SCORES = 8    /**< score rows that the batch does not share from a bfloat16 copy of the weights:
+                                           half the traffic, 2 more bytes a weight; updates stay fp32; ignored where
+                                           all rows are active */
 };
 
 /** How a model is trained. */
@@ -75,8 +76,8 @@ typedef struct dslide_trainer_options {
     int32_t loss;             /**< DSLIDE_SOFTMAX, ..; 0: softmax */
     float learning_rate;      /**< > 0; 0: 1e-3 */
     float beta1;              /**< Adam, in (0, 1); 0: 0.9. A negative value means 0 */
-    float beta2;              /**< Adam, in (0, 1); 0: 0.999 */
-    float epsilon;            /**< Adam, Adagrad; 0: 1e-8 */
+    float beta2;              /**< Adam, in (0, 1); 0: 0.999. A negative value means 0 */
+    float epsilon;            /**< Adam, Adagrad, > 0; 0: 1e-8 */
     float momentum;           /**< SGD, 0 .. 0.999999 */
     float weight_decay;       /**< >= 0, of touched rows (biases are not decayed) */
     int32_t decay_mode;       /**< DSLIDE_DECAY_* */
@@ -103,9 +104,8 @@ typedef struct dslide_trainer_options {
     int64_t rebuild_max;      /**< longest gap in steps; 0: 1,000 */
     float frequency_power; /**< shared rows are drawn by (label frequency)^power; 0: 1. Below 0, down to -1: means 0 */
     int32_t reserved;      /**< 0 */
-    int64_t hard_from;     /**< training samples before which no row is selected for a sample: as many more are drawn by
-                                label frequency and shared instead, while retrieval is no better than chance; 0: from
-                                the start */
+    int64_t hard_from;     /**< retrieval begins after so many training samples. Before, when it is no better than
+                                chance, the batch shares as many more rows, drawn by label frequency; 0: at once */
 } dslide_trainer_options;
 
 /** What one step did. */
@@ -157,7 +157,7 @@ typedef struct dslide_memory_estimate {
     uint32_t reserved;       /**< 0 */
     int64_t weight_bytes;    /**< weights and biases */
     int64_t optimizer_bytes; /**< moments */
-    int64_t table_bytes;     /**< hash tables, codes while rebuilding included */
+    int64_t table_bytes;     /**< hash tables, with what rebuilding, searching and saving them takes */
     int64_t buffer_bytes;    /**< of a step and of evaluation */
     int64_t data_bytes;      /**< resident rows, as asked for */
     int64_t total_bytes;     /**< the sum, and what the process takes besides */
@@ -205,7 +205,7 @@ DSLIDE_API dslide_status dslide_trainer_create(dslide_model *model, const dslide
 DSLIDE_API dslide_status dslide_trainer_load(dslide_cluster *cluster, const char *dir, dslide_model **out_model,
                                              dslide_trainer **out) DSLIDE_NOEXCEPT;
 
-/** Write weights, optimizer state, tables' functions and counters.
+/** Write weights, optimizer state, tables and counters.
  *
  * Collective. Complete or absent after any failure; an existing checkpoint is replaced only at the end.
  * @param trainer  handle
@@ -258,10 +258,10 @@ DSLIDE_API dslide_status dslide_trainer_set_label_counts(dslide_trainer *trainer
  * @param labels    as many rows; columns are classes; values are label weights > 0
  * @param weights   one weight a row, finite and >= 0; NULL: all 1
  * @param stats     struct_size must be set; may be NULL
- * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree or a column is out of range; DSLIDE_E_DIVERGED: loss or an
- *         activation is not finite or above 1e18. After these no weight was changed. DSLIDE_E_MEMORY,
- * DSLIDE_E_INTERNAL: the update may have been cut off; if so, further steps and saves fail with DSLIDE_E_STATE: load a
- * checkpoint
+ * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: shapes disagree or a column is out of range; DSLIDE_E_DIVERGED: the loss is
+ *         not finite, or an activation above 1e18. After these no weight was changed.
+ *         DSLIDE_E_MEMORY, DSLIDE_E_INTERNAL: the update may have been cut off; steps and saves then fail with
+ *         DSLIDE_E_STATE: load a checkpoint
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view *features,
                                              const dslide_csr_view *labels, const float *weights,
