@@ -2,6 +2,7 @@
 #include "layers/sampled_output.hpp"
 
 #include "layers/gemm.hpp"
+#include "layers/prefetch.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -16,19 +17,16 @@ constexpr std::int64_t samples_a_task = 32;
 constexpr std::int64_t shared_rows_a_task = 64;
 constexpr std::int64_t parts_of_scoring = 64;
 
-void prefetch_row(const float *row, std::int64_t n, bool for_write) {
-    for (std::int64_t j = 0; j < n; j += simd::row_lanes) {
-        if (for_write)
-            __builtin_prefetch(row + j, 1, 2);
-        else
-            __builtin_prefetch(row + j, 0, 2);
-    }
-}
+constexpr std::int64_t rows_ahead_of_scoring = 6;
 
-void prefetch_for_update(const Parameters &p, std::int64_t row) {
-    prefetch_row(p.row(row), p.stride, true);
-    for (const float *plane : p.state)
-        if (plane) prefetch_row(plane + row * p.stride, p.stride, true);
+// The scores of a row's samples lie all over the batch's list: without asking for them early, a quarter of an update is
+// waiting.
+constexpr std::int64_t scores_ahead = 16;
+
+template <int for_write>
+[[gnu::always_inline]] inline void prefetch_scores(const float *z, const Inverse &inverse, std::int64_t i) {
+    const std::int32_t *position = inverse.positions() + inverse.begin(i);
+    for (std::int64_t e = 0; e < inverse.count(i); ++e) __builtin_prefetch(z + position[e], for_write, 2);
 }
 
 // Floats in the order of integers: for finite and infinite x < y, order(x) < order(y). Its own inverse.
@@ -72,7 +70,8 @@ void SampledOutput::score_private(Arena &arena, const Matrix &h, const Parameter
         std::vector<float> scores;
         const std::int64_t last = cuts[static_cast<std::size_t>(part) + 1];
         for (std::int64_t i = cuts[static_cast<std::size_t>(part)]; i < last; ++i) {
-            if (i + 2 < last) prefetch_row(weight.row(inverse_.row(i + 2)), weight.stride, false);
+            if (i + rows_ahead_of_scoring < last) prefetch_for_score(weight, inverse_.row(i + rows_ahead_of_scoring));
+            if (i + scores_ahead < last) prefetch_scores<1>(z_.data(), inverse_, i + scores_ahead);
             const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i), row = inverse_.row(i);
             scores.resize(static_cast<std::size_t>(count));
             if (weight.bf16)
@@ -230,7 +229,8 @@ std::int64_t SampledOutput::update_private(Arena &arena, const Matrix &h, const 
         std::vector<float> g;
         const std::int64_t last = cuts_[static_cast<std::size_t>(part) + 1];
         for (std::int64_t i = cuts_[static_cast<std::size_t>(part)]; i < last; ++i) {
-            if (i + 1 < last) prefetch_for_update(weight, inverse_.row(i + 1));
+            if (i + rows_ahead_of_update < last) prefetch_for_update(weight, inverse_.row(i + rows_ahead_of_update));
+            if (i + scores_ahead < last) prefetch_scores<0>(z_.data(), inverse_, i + scores_ahead);
             const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i), row = inverse_.row(i);
             g.resize(static_cast<std::size_t>(count));
             float bias_gradient = 0;

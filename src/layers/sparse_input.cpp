@@ -2,6 +2,7 @@
 #include "layers/sparse_input.hpp"
 
 #include "layers/bias.hpp"
+#include "layers/prefetch.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -46,6 +47,7 @@ std::int64_t SparseInputBackward::apply(Arena &arena, const CsrRows &x, const Ma
                            last = cuts[static_cast<std::size_t>(part) + 1];
         std::int64_t next_row = first == 0 ? 0 : inverse_.row(first - 1) + 1;
         for (std::int64_t i = first; i < last; ++i) {
+            if (i + rows_ahead_of_update < last) prefetch_for_update(weight, inverse_.row(i + rows_ahead_of_update));
             const std::int64_t begin = inverse_.begin(i), count = inverse_.count(i);
             const float *value = nullptr;
             if (x.val) {
