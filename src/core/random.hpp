@@ -21,6 +21,7 @@ enum class Purpose : std::uint64_t {
     random_rows = 7,
     bucket_window = 8,
     random_fill = 9,
+    placement = 10,
 };
 
 constexpr std::uint64_t default_seed = 0x64736c696465ULL; // "dslide"
@@ -38,6 +39,8 @@ public:
         : key_(mix(mix(mix(mix(seed + golden) ^ static_cast<std::uint64_t>(purpose)) + golden * (a + 1)) ^
                    mix(b + golden))) {}
 
+    /// As if bits() had been called so often.
+    void advance(std::int64_t n) { counter_ += static_cast<std::uint64_t>(n); }
     std::uint64_t bits() { return mix(key_ + golden * ++counter_); }
     /// Uniform in [0, n), n >= 1; the bias of the multiply-shift is below n / 2^64.
     std::uint64_t below(std::uint64_t n) {

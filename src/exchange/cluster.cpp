@@ -3,6 +3,10 @@
 
 #include "core/error.hpp"
 
+#include <bit>
+#include <cmath>
+#include <numeric>
+
 namespace dslide {
 namespace {
 
@@ -12,12 +16,50 @@ int checked_threads(int threads) {
     return threads ? threads : std::min(available_threads(), Cluster::max_threads);
 }
 
+/// What ranks tell each other when they meet. Two that differ in the first fields would misread each other.
+struct Greeting {
+    std::uint32_t byte_order = std::endian::native == std::endian::little ? 0x01020304u : 0x04030201u;
+    std::uint32_t version = DSLIDE_VERSION_MAJOR * 1000000 + DSLIDE_VERSION_MINOR * 1000 + DSLIDE_VERSION_PATCH;
+    std::uint32_t bf16_payload = 0;
+    std::uint32_t reserved = 0;
+    double share = 1;
+};
+
 } // namespace
 
-Cluster::Cluster(int threads) : arena_(checked_threads(threads)) {}
+Cluster::Cluster(const Settings &settings) : arena_(checked_threads(settings.threads)) {}
+
+Cluster::Cluster(const Settings &settings, std::unique_ptr<Transport> transport)
+    : arena_(checked_threads(settings.threads)), exchange_(std::move(transport), settings.exchange),
+      bf16_payload_(settings.bf16_payload) {
+    Greeting mine;
+    mine.share = settings.share;
+    mine.bf16_payload = settings.bf16_payload;
+    exchange_.local([&] {
+        if (!(settings.share > 0 && std::isfinite(settings.share)))
+            fail(DSLIDE_E_ARGUMENT, "share is ", settings.share, ", expected > 0 and finite");
+    });
+    const std::vector<Greeting> all = exchange_.agree(Call::cluster_open, mine);
+    double sum = 0;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+        if (all[r].byte_order != all[0].byte_order || all[r].version != all[0].version)
+            fail(DSLIDE_E_PEER, "rank ", r,
+                 " runs another version of the library or has another byte order than rank 0");
+        if (all[r].bf16_payload != all[0].bf16_payload)
+            fail(DSLIDE_E_ARGUMENT, "ranks 0 and ", r, " ask for different payloads");
+        sum += all[r].share;
+    }
+    shares_.clear();
+    for (const Greeting &greeting : all) shares_.push_back(greeting.share * static_cast<double>(all.size()) / sum);
+}
+
+void Cluster::close() {
+    if (!closed_.exchange(true)) exchange_.close();
+}
 
 void Cluster::need_open() const {
     if (closed_) fail(DSLIDE_E_STATE, "the cluster is closed");
+    exchange_.need_usable();
 }
 
 } // namespace dslide

@@ -13,7 +13,7 @@ import sys
 LAYERS = {
     'core': [],
     'simd': ['core'],
-    'exchange': ['core'],
+    'exchange': ['core', 'simd'],
     'data': ['core'],
     'optim': ['core', 'simd'],
     'lsh': ['core', 'simd'],
