@@ -146,10 +146,10 @@ dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_vie
         if (n > 0) capi::need(out, "out");
         // As in dslide_model_predict(): all or nothing.
         std::vector<float> hidden(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(width)));
-        std::vector<Matrix> activations;
+        Activations activations;
         for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
             m.forward(part, activations);
-            const Matrix &h = activations.back();
+            const Matrix &h = activations.last();
             for (std::int64_t i = 0; i < h.rows; ++i) std::copy_n(h.row(i), width, hidden.data() + (begin + i) * width);
         });
         std::copy(hidden.begin(), hidden.end(), out);

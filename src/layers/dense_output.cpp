@@ -39,8 +39,9 @@ void DenseOutput::score_block(std::int32_t loss, std::int64_t b, const CsrRows &
     }
 }
 
-OutputCounts DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets,
-                                  const Matrix &h, const Parameters &weight, const Parameters &bias, Matrix &dh) {
+void DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets,
+                          const Matrix &h, const Parameters &weight, const Parameters &bias, Matrix &dh,
+                          LossParts &parts) {
     samples_ = h.rows;
     classes_ = weight.rows;
     blocks_ = (classes_ + block_rows - 1) / block_rows;
@@ -49,7 +50,7 @@ OutputCounts DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows
     if (keeps_scores_) z_.ensure(static_cast<std::size_t>(blocks_ * block_size));
     partial_.resize(static_cast<std::size_t>(blocks_ * samples_));
     target_score_.resize(static_cast<std::size_t>(blocks_ * samples_));
-    total_.resize(static_cast<std::size_t>(samples_));
+    parts.reset(loss, samples_);
     parts_count_ = std::min(blocks_, GradientParts::choose(samples_, h.stride, samples_ * classes_));
     parts_.reset(arena, parts_count_, samples_, h.cols);
     dh.reshape(samples_, h.cols);
@@ -58,23 +59,16 @@ OutputCounts DenseOutput::forward(Arena &arena, std::int32_t loss, const CsrRows
         Array<float> scratch;
         score_block(loss, b, labels, targets, h, weight, bias, piece_scores(b, scratch), true);
     });
-    OutputCounts counts;
     for (std::int64_t i = 0; i < samples_; ++i) {
-        PartialLoss total = empty_partial(loss);
-        double target_score = 0, target_sum = 0;
-        for (std::int64_t b = 0; b < blocks_; ++b) {
-            total = merge(loss, total, partial_[static_cast<std::size_t>(b * samples_ + i)]);
-            target_score += target_score_[static_cast<std::size_t>(b * samples_ + i)];
-        }
-        for (std::int64_t e = labels.row_ptr[i]; e < labels.row_ptr[i + 1]; ++e)
-            target_sum += targets.t[static_cast<std::size_t>(e - labels.row_ptr[0])];
-        total_[static_cast<std::size_t>(i)] = total;
         const float sample_weight = targets.sample_weight[static_cast<std::size_t>(i)];
         if (sample_weight == 0) continue;
-        counts.loss_sum += sample_weight * loss_value(loss, total, target_sum, target_score);
-        counts.active_pairs += static_cast<double>(classes_);
+        PartialLoss &part = parts.of_sample[static_cast<std::size_t>(i)];
+        for (std::int64_t b = 0; b < blocks_; ++b) {
+            part = merge(loss, part, partial_[static_cast<std::size_t>(b * samples_ + i)]);
+            parts.target_score += sample_weight * target_score_[static_cast<std::size_t>(b * samples_ + i)];
+        }
+        parts.active_pairs += static_cast<double>(classes_);
     }
-    return counts;
 }
 
 float *DenseOutput::piece_scores(std::int64_t b, Array<float> &scratch) {
@@ -85,7 +79,7 @@ float *DenseOutput::piece_scores(std::int64_t b, Array<float> &scratch) {
 
 void DenseOutput::update(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets,
                          const Matrix &h, const Parameters &weight, const Parameters &bias, const Optimizer &optimizer,
-                         Matrix &dh) {
+                         const LossParts &whole, Matrix &dh) {
     arena.each(parts_count_, [&](std::int64_t part) {
         Array<float> scratch, grad(static_cast<std::size_t>(block_rows * weight.stride));
         float *part_dh = parts_.part(part);
@@ -103,7 +97,8 @@ void DenseOutput::update(Arena &arena, std::int32_t loss, const CsrRows &labels,
                 }
                 const PartialLoss &piece = partial_[static_cast<std::size_t>(b * samples_ + i)];
                 simd::kernels().scale(
-                    row, gradient_factor(loss, piece, total_[static_cast<std::size_t>(i)], sample_weight), end - begin);
+                    row, gradient_factor(loss, piece, whole.of_sample[static_cast<std::size_t>(i)], sample_weight),
+                    end - begin);
                 labels_within(labels, i, begin, end, [&](std::size_t label, std::int32_t c) {
                     row[c - begin] -= sample_weight * targets.t[label];
                 });

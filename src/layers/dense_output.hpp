@@ -5,7 +5,7 @@
 
 #include "core/csr.hpp"
 #include "layers/gradient_parts.hpp"
-#include "layers/output_counts.hpp"
+#include "layers/loss_parts.hpp"
 #include "loss/loss.hpp"
 #include "loss/targets.hpp"
 #include "optim/optimizer.hpp"
@@ -24,12 +24,13 @@ public:
     /// most_score_bytes: of scores that are kept between the passes; more are worked out twice.
     explicit DenseOutput(std::int64_t most_score_bytes = score_bytes) : most_score_bytes_(most_score_bytes) {}
 
-    /// Scores, loss and all that update() needs.
-    OutputCounts forward(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets,
-                         const Matrix &h, const Parameters &weight, const Parameters &bias, Matrix &dh);
-    /// dh (overwritten) and the update of every row.
+    /// Scores, each sample's loss over these rows, and all the memory that update() needs.
+    void forward(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets, const Matrix &h,
+                 const Parameters &weight, const Parameters &bias, Matrix &dh, LossParts &parts);
+    /// dh (overwritten) and the update of every row, from each sample's loss over the rows of all ranks.
     void update(Arena &arena, std::int32_t loss, const CsrRows &labels, const Targets &targets, const Matrix &h,
-                const Parameters &weight, const Parameters &bias, const Optimizer &optimizer, Matrix &dh);
+                const Parameters &weight, const Parameters &bias, const Optimizer &optimizer, const LossParts &whole,
+                Matrix &dh);
     std::size_t bytes() const;
 
 private:
@@ -47,7 +48,6 @@ private:
     Array<float> z_;                   ///< block after block, each samples x block_rows
     std::vector<PartialLoss> partial_; ///< block x sample
     std::vector<double> target_score_; ///< block x sample: sum of t z over the labels in the block
-    std::vector<PartialLoss> total_;   ///< sample
     GradientParts parts_;
 };
 

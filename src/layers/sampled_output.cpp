@@ -130,55 +130,74 @@ void SampledOutput::keep_best(Arena &arena, const ActiveSet &active, std::int64_
     });
 }
 
-OutputCounts SampledOutput::gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
-                                      const Targets &targets) {
-    const simd::Kernels &k = simd::kernels();
+float &SampledOutput::score_of(const ActiveSet &active, std::int64_t sample, std::int64_t label) {
+    const std::int64_t place = active.label_place[static_cast<std::size_t>(label)];
+    return place >= 0 ? z_[static_cast<std::size_t>(place)] : shared_z_.row(sample)[~place];
+}
+
+void SampledOutput::loss(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
+                         const Targets &targets, LossParts &parts) {
     const auto n_shared = static_cast<std::int64_t>(active.shared.size());
-    const std::int64_t tasks = (active.n_samples + samples_a_task - 1) / samples_a_task;
-    std::vector<OutputCounts> counts(static_cast<std::size_t>(tasks));
-    arena.each(tasks, [&](std::int64_t task) {
-        OutputCounts &sum = counts[static_cast<std::size_t>(task)];
-        for (std::int64_t i = task * samples_a_task; i < std::min(active.n_samples, (task + 1) * samples_a_task); ++i) {
+    parts.reset(loss, active.n_samples);
+    own_piece_.ensure(static_cast<std::size_t>(active.n_samples));
+    shared_piece_.ensure(static_cast<std::size_t>(active.n_samples));
+    struct Sums {
+        double target_score = 0, active_pairs = 0;
+    };
+    std::vector<Sums> sums(static_cast<std::size_t>((active.n_samples + samples_a_task - 1) / samples_a_task));
+    arena.blocks(active.n_samples, samples_a_task, [&](std::int64_t first, std::int64_t last) {
+        Sums &sum = sums[static_cast<std::size_t>(first / samples_a_task)];
+        for (std::int64_t i = first; i < last; ++i) {
             const auto s = static_cast<std::size_t>(i);
             const float sample_weight = targets.sample_weight[s];
             float *own = z_.data() + active.begin[s];
             const std::int64_t n_own = active.end[s] - active.begin[s];
             float *shared = n_shared ? shared_z_.row(i) : nullptr;
-            const auto z_of = [&](std::int64_t e) -> float & {
-                const std::int64_t place = active.label_place[static_cast<std::size_t>(e)];
-                return place >= 0 ? z_[static_cast<std::size_t>(place)] : shared[~place];
-            };
             if (sample_weight == 0) {
                 std::fill(own, own + n_own, 0.0f);
                 if (shared) std::fill(shared, shared + n_shared, 0.0f);
                 continue;
             }
-            double target_sum = 0, target_score = 0;
-            for (std::int64_t e = labels.row_ptr[i]; e < labels.row_ptr[i + 1]; ++e) {
-                const std::int64_t at = e - labels.row_ptr[0], place = active.label_place[static_cast<std::size_t>(at)];
+            double target_score = 0;
+            for (std::int64_t e = labels.row_ptr[i] - labels.row_ptr[0]; e < labels.row_ptr[i + 1] - labels.row_ptr[0];
+                 ++e) {
+                const std::int64_t place = active.label_place[static_cast<std::size_t>(e)];
                 // A label takes part with certainty, whether or not it was drawn.
                 if (place < 0) shared[~place] += active.shared_log_inclusion[static_cast<std::size_t>(~place)];
-                target_sum += targets.t[static_cast<std::size_t>(at)];
-                target_score += static_cast<double>(targets.t[static_cast<std::size_t>(at)]) * z_of(at);
+                target_score += static_cast<double>(targets.t[static_cast<std::size_t>(e)]) * score_of(active, i, e);
             }
+            sum.target_score += sample_weight * target_score;
             sum.active_pairs += static_cast<double>(n_own - std::count(own, own + n_own, dropped) + n_shared);
-            const PartialLoss own_piece = n_own ? loss_piece(loss, own, n_own) : empty_partial(loss);
-            const PartialLoss shared_piece = n_shared ? loss_piece(loss, shared, n_shared) : empty_partial(loss);
-            const PartialLoss total = merge(loss, own_piece, shared_piece);
-            sum.loss_sum += sample_weight * loss_value(loss, total, target_sum, target_score);
-            k.scale(own, gradient_factor(loss, own_piece, total, sample_weight), n_own);
-            if (n_shared) k.scale(shared, gradient_factor(loss, shared_piece, total, sample_weight), n_shared);
-            for (std::int64_t e = labels.row_ptr[i] - labels.row_ptr[0]; e < labels.row_ptr[i + 1] - labels.row_ptr[0];
-                 ++e)
-                z_of(e) -= sample_weight * targets.t[static_cast<std::size_t>(e)];
+            own_piece_[s] = n_own ? loss_piece(loss, own, n_own) : empty_partial(loss);
+            shared_piece_[s] = n_shared ? loss_piece(loss, shared, n_shared) : empty_partial(loss);
+            parts.of_sample[s] = merge(loss, own_piece_[s], shared_piece_[s]);
         }
     });
-    OutputCounts total;
-    for (const OutputCounts &c : counts) {
-        total.loss_sum += c.loss_sum;
-        total.active_pairs += c.active_pairs;
+    for (const Sums &sum : sums) {
+        parts.target_score += sum.target_score;
+        parts.active_pairs += sum.active_pairs;
     }
-    return total;
+}
+
+void SampledOutput::gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
+                              const Targets &targets, const LossParts &whole) {
+    const simd::Kernels &k = simd::kernels();
+    const auto n_shared = static_cast<std::int64_t>(active.shared.size());
+    arena.blocks(active.n_samples, samples_a_task, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i) {
+            const auto s = static_cast<std::size_t>(i);
+            const float sample_weight = targets.sample_weight[s];
+            if (sample_weight == 0) continue;
+            const PartialLoss &total = whole.of_sample[s];
+            k.scale(z_.data() + active.begin[s], gradient_factor(loss, own_piece_[s], total, sample_weight),
+                    active.end[s] - active.begin[s]);
+            if (n_shared)
+                k.scale(shared_z_.row(i), gradient_factor(loss, shared_piece_[s], total, sample_weight), n_shared);
+            for (std::int64_t e = labels.row_ptr[i] - labels.row_ptr[0]; e < labels.row_ptr[i + 1] - labels.row_ptr[0];
+                 ++e)
+                score_of(active, i, e) -= sample_weight * targets.t[static_cast<std::size_t>(e)];
+        }
+    });
 }
 
 void SampledOutput::reserve(Arena &arena, const ActiveSet &active, const Matrix &h, Matrix &dh) {
@@ -276,8 +295,8 @@ void SampledOutput::update_untouched(Arena &arena, const ActiveSet &active, cons
 }
 
 std::size_t SampledOutput::bytes() const {
-    return inverse_.bytes() + z_.bytes() + shared_weight_.data.bytes() + shared_offset_.bytes() +
-           shared_z_.data.bytes() + shared_gradient_.data.bytes() + parts_.bytes();
+    return inverse_.bytes() + z_.bytes() + own_piece_.bytes() + shared_piece_.bytes() + shared_weight_.data.bytes() +
+           shared_offset_.bytes() + shared_z_.data.bytes() + shared_gradient_.data.bytes() + parts_.bytes();
 }
 
 } // namespace dslide

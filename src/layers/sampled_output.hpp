@@ -5,7 +5,7 @@
 
 #include "layers/gradient_parts.hpp"
 #include "layers/inverse.hpp"
-#include "layers/output_counts.hpp"
+#include "layers/loss_parts.hpp"
 #include "loss/loss.hpp"
 #include "loss/targets.hpp"
 #include "lsh/active_set.hpp"
@@ -20,9 +20,13 @@ public:
     /// that it has `rows_a_sample` with its labels.
     void score(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight, const Parameters &bias,
                std::int64_t rows_a_sample);
-    /// Scores become gradients. labels: the batch's CSR, for the targets' places.
-    OutputCounts gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
-                           const Targets &targets);
+    /// Each sample's loss over its rows; scores become what the gradient needs. labels: the batch's CSR, for the
+    /// targets' places.
+    void loss(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels, const Targets &targets,
+              LossParts &parts);
+    /// Gradients, from each sample's loss over the rows of all ranks.
+    void gradients(Arena &arena, std::int32_t loss, const ActiveSet &active, const CsrRows &labels,
+                   const Targets &targets, const LossParts &whole);
     /// Claims the large part of the memory that update() needs, so that it runs out before a weight has changed.
     void reserve(Arena &arena, const ActiveSet &active, const Matrix &h, Matrix &dh);
     /// dh (overwritten) and the update of every row that took part. Returns how many rows were updated.
@@ -34,6 +38,7 @@ private:
     void score_private(Arena &arena, const Matrix &h, const Parameters &weight, const Parameters &bias);
     void score_shared(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
                       const Parameters &bias);
+    float &score_of(const ActiveSet &active, std::int64_t sample, std::int64_t label);
     void keep_best(Arena &arena, const ActiveSet &active, std::int64_t rows_a_sample);
     void update_shared(Arena &arena, const ActiveSet &active, const Matrix &h, const Parameters &weight,
                        const Parameters &bias, const Optimizer &optimizer, Matrix &dh);
@@ -43,13 +48,14 @@ private:
                           const Optimizer &optimizer);
 
     Inverse inverse_;
-    Array<std::uint16_t> h_bf16_;    ///< activations, where the rows have a bfloat16 copy
-    Array<float> z_;                 ///< a score, later a gradient, for each place in ActiveSet::row
-    Matrix shared_weight_;           ///< gathered rows
-    Array<float> shared_offset_;     ///< their bias minus log inclusion
-    Matrix shared_z_;                ///< samples x shared rows
-    Matrix shared_gradient_;         ///< shared rows x width
-    std::vector<std::int64_t> cuts_; ///< parts of the update
+    Array<std::uint16_t> h_bf16_;                 ///< activations, where the rows have a bfloat16 copy
+    Array<PartialLoss> own_piece_, shared_piece_; ///< of each sample
+    Array<float> z_;                              ///< a score, later a gradient, for each place in ActiveSet::row
+    Matrix shared_weight_;                        ///< gathered rows
+    Array<float> shared_offset_;                  ///< their bias minus log inclusion
+    Matrix shared_z_;                             ///< samples x shared rows
+    Matrix shared_gradient_;                      ///< shared rows x width
+    std::vector<std::int64_t> cuts_;              ///< parts of the update
     GradientParts parts_;
 };
 

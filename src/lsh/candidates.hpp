@@ -30,15 +30,19 @@ public:
     virtual void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) = 0;
 };
 
-/// Uniform rows: the reference that hashing has to beat.
+/// Uniform rows: the reference that hashing has to beat. Classes are drawn, the same on each rank, and those at hand
+/// kept: `want` counts the classes drawn.
 class RandomSource : public CandidateSource {
 public:
-    RandomSource(std::int64_t rows, std::uint64_t seed) : rows_(rows), seed_(seed) {}
+    /// row_of: the row of a class, or -1; null: row = class.
+    RandomSource(std::int64_t classes, std::uint64_t seed, const std::int32_t *row_of = nullptr)
+        : classes_(classes), seed_(seed), row_of_(row_of) {}
     void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) override;
 
 private:
-    std::int64_t rows_;
+    std::int64_t classes_;
     std::uint64_t seed_;
+    const std::int32_t *row_of_;
 };
 
 } // namespace dslide

@@ -36,7 +36,7 @@ void Selection::build(Arena &arena, const SelectionInput &input, ActiveSet &acti
     active.random_log_inclusion =
         input.correction && input.random_fill > 0
             ? static_cast<float>(
-                  std::log(std::min(1.0, static_cast<double>(input.random_fill) / static_cast<double>(input.rows))))
+                  std::log(std::min(1.0, static_cast<double>(input.random_fill) / static_cast<double>(input.classes))))
             : 0.0f;
     if (static_cast<std::int64_t>(shared_index_.size()) < input.rows)
         shared_index_ = Array<std::int32_t>(static_cast<std::size_t>(input.rows));
@@ -82,8 +82,9 @@ void Selection::build(Arena &arena, const SelectionInput &input, ActiveSet &acti
                 RandomStream random(input.seed, Purpose::random_fill, static_cast<std::uint64_t>(input.step),
                                     static_cast<std::uint64_t>(i));
                 for (std::int64_t d = 0; d < input.random_fill; ++d) {
-                    const auto row = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(input.rows)));
-                    if (usable(row) && taken.insert(row)) *next++ = row;
+                    const std::uint64_t drawn = random.below(static_cast<std::uint64_t>(input.classes));
+                    const std::int32_t row = input.row_of ? input.row_of[drawn] : static_cast<std::int32_t>(drawn);
+                    if (row >= 0 && usable(row) && taken.insert(row)) *next++ = row;
                 }
             }
             active.end[s] = next - active.row.data();

@@ -9,13 +9,15 @@
 namespace dslide {
 
 struct SelectionInput {
-    CsrRows labels;
+    CsrRows labels;                   ///< columns are rows at hand
     const Candidates *hard = nullptr; ///< null: none
-    std::int64_t random_fill = 0;     ///< uniform rows a sample
+    std::int64_t random_fill = 0;     ///< uniform classes a sample, of which those at hand are taken
     bool correction = false;          ///< keep the probability of random rows
     std::uint64_t seed = 0;
     std::int64_t step = 0;
-    std::int64_t rows = 0; ///< of the output layer
+    std::int64_t rows = 0;                ///< of the output layer, at hand
+    std::int64_t classes = 0;             ///< of all ranks
+    const std::int32_t *row_of = nullptr; ///< the row of a class, or -1; null: row = class
 };
 
 class Selection {

@@ -21,7 +21,7 @@ void SharedRows::set_counts(std::span<const std::int64_t> counts, double power) 
 }
 
 void SharedRows::draw(std::int64_t draws, std::uint64_t seed, std::int64_t step, std::vector<std::int32_t> &rows,
-                      std::vector<float> &log_inclusion) const {
+                      std::vector<float> &log_inclusion, const std::int32_t *row_of) const {
     RandomStream random(seed, Purpose::shared_rows, static_cast<std::uint64_t>(step));
     rows.clear();
     const double total = cumulative_.back();
@@ -31,12 +31,16 @@ void SharedRows::draw(std::int64_t draws, std::uint64_t seed, std::int64_t step,
     }
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    if (row_of)
+        rows.erase(std::remove_if(rows.begin(), rows.end(), [&](std::int32_t c) { return row_of[c] < 0; }), rows.end());
     log_inclusion.resize(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const auto r = static_cast<std::size_t>(rows[i]);
         const double p = (cumulative_[r] - (r ? cumulative_[r - 1] : 0)) / total;
         log_inclusion[i] = static_cast<float>(std::log(-std::expm1(static_cast<double>(draws) * std::log1p(-p))));
     }
+    if (row_of) // ascending classes are ascending rows
+        for (std::int32_t &row : rows) row = row_of[row];
 }
 
 } // namespace dslide

@@ -16,8 +16,9 @@ public:
 
     /// Draws `draws` times with replacement; the distinct rows, ascending. `log_inclusion`: log of the probability that
     /// a row is among them.
+    /// row_of: the row of a class, or -1, which is left out; null: row = class.
     void draw(std::int64_t draws, std::uint64_t seed, std::int64_t step, std::vector<std::int32_t> &rows,
-              std::vector<float> &log_inclusion) const;
+              std::vector<float> &log_inclusion, const std::int32_t *row_of = nullptr) const;
 
 private:
     std::vector<double> cumulative_;

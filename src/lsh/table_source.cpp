@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace dslide {
 namespace {
 
 constexpr std::int64_t samples_a_task = 8;
-constexpr std::int64_t rows_a_task = 4096;
 constexpr float mean_decay = 0.9f; // a batch's share in the running mean is 0.1: some ten batches are remembered
 
 } // namespace
@@ -37,77 +35,51 @@ void TableSource::update_mean(const Matrix &h) {
     ++state_.batches;
 }
 
-bool TableSource::prepare(Arena &arena, const Matrix &h, std::int64_t step, bool force, const float *weights,
-                          std::int64_t stride, std::int64_t rows, const float *bias) {
+bool TableSource::observe(const Matrix &h, std::int64_t step) {
     if (settings_.centring) update_mean(h);
-    const bool due = step >= state_.schedule.next_step;
-    if (!due && !force && tables_.built()) return false;
-    rebuild(arena, weights, stride, rows, bias);
-    if (due) {
+    return step >= state_.schedule.next_step || !tables_.built();
+}
+
+RowStatistics TableSource::measure(Arena &arena, const Rows &rows) {
+    frozen_mean_ = running_mean_;
+    return measure_rows(arena, rows.weights, rows.stride, rows.count, rows.bias, frozen_mean_, rows.ids,
+                        settings_.head_rows, last_);
+}
+
+void TableSource::rebuild(Arena &arena, const Rows &rows, const RowStatistics &all, std::int64_t step) {
+    const simd::Kernels &k = simd::kernels();
+    std::vector<std::int32_t> head;
+    for (const RowStatistics::Head &h : all.head) {
+        const std::int32_t row = rows.row_of ? rows.row_of[h.id] : h.id;
+        if (row >= 0) head.push_back(row);
+    }
+    set_head(std::move(head), rows.count);
+
+    std::vector<float> mean_row(static_cast<std::size_t>(rows.stride));
+    k.axpy(static_cast<float>(1 / all.rows), all.sum.data(), mean_row.data(), rows.stride);
+    const double mean_logit = all.logit / all.rows;
+    float shift = 0;
+    state_.scale = 1;
+    if (settings_.centring) {
+        const double length =
+            std::sqrt(std::max(0.0, all.square / all.rows - k.dot(mean_row.data(), mean_row.data(), rows.stride)));
+        const double deviation = std::sqrt(std::max(0.0, all.logit_square / all.rows - mean_logit * mean_logit));
+        const double best = std::sqrt(std::sqrt(static_cast<double>(state_.running_square)) * deviation / length);
+        if (best > 0 && std::isfinite(best)) state_.scale = static_cast<float>(best);
+        shift = static_cast<float>(mean_logit);
+    }
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+        float &x = last_[static_cast<std::size_t>(r)];
+        x = (x - shift) / state_.scale;
+    }
+    tables_.rebuild(
+        arena, {rows.weights, rows.stride, rows.count, last_.data(), settings_.centring ? mean_row.data() : nullptr});
+    if (step >= state_.schedule.next_step) {
         state_.schedule.next_step = step + static_cast<std::int64_t>(state_.schedule.gap);
         state_.schedule.gap =
             std::min(state_.schedule.gap * settings_.rebuild_growth, static_cast<double>(settings_.rebuild_max));
     }
     ++state_.rebuilds;
-    return true;
-}
-
-void TableSource::rebuild(Arena &arena, const float *weights, std::int64_t stride, std::int64_t rows,
-                          const float *bias) {
-    const simd::Kernels &k = simd::kernels();
-    frozen_mean_ = running_mean_;
-    Array<float> last(static_cast<std::size_t>(rows)); // mean logits first
-    const std::int64_t tasks = (rows + rows_a_task - 1) / rows_a_task;
-    Matrix sums(tasks, stride);
-    std::vector<double> squares(static_cast<std::size_t>(tasks)), logits(squares.size()), logit_squares(squares.size());
-    arena.blocks(rows, rows_a_task, [&](std::int64_t begin, std::int64_t end) {
-        const auto task = static_cast<std::size_t>(begin / rows_a_task);
-        for (std::int64_t r = begin; r < end; ++r) {
-            const float *w = weights + r * stride;
-            const float logit = bias[r] + k.dot(frozen_mean_.data(), w, stride);
-            last[static_cast<std::size_t>(r)] = logit;
-            k.axpy(1, w, sums.row(begin / rows_a_task), stride);
-            squares[task] += k.dot(w, w, stride);
-            logits[task] += logit;
-            logit_squares[task] += static_cast<double>(logit) * logit;
-        }
-    });
-    choose_head(last);
-
-    std::vector<float> mean_row(static_cast<std::size_t>(stride));
-    double square = 0, logit = 0, logit_square = 0;
-    for (std::int64_t t = 0; t < tasks; ++t) {
-        k.axpy(1 / static_cast<float>(rows), sums.row(t), mean_row.data(), stride);
-        square += squares[static_cast<std::size_t>(t)];
-        logit += logits[static_cast<std::size_t>(t)];
-        logit_square += logit_squares[static_cast<std::size_t>(t)];
-    }
-    const auto n = static_cast<double>(rows);
-    const double mean_logit = logit / n;
-    float shift = 0;
-    state_.scale = 1;
-    if (settings_.centring) {
-        const double length = std::sqrt(std::max(0.0, square / n - k.dot(mean_row.data(), mean_row.data(), stride)));
-        const double deviation = std::sqrt(std::max(0.0, logit_square / n - mean_logit * mean_logit));
-        const double best = std::sqrt(std::sqrt(static_cast<double>(state_.running_square)) * deviation / length);
-        if (best > 0 && std::isfinite(best)) state_.scale = static_cast<float>(best);
-        shift = static_cast<float>(mean_logit);
-    }
-    for (float &x : last) x = (x - shift) / state_.scale;
-    tables_.rebuild(arena, {weights, stride, rows, last.data(), settings_.centring ? mean_row.data() : nullptr});
-}
-
-void TableSource::choose_head(const Array<float> &mean_logit) {
-    const auto all = static_cast<std::int64_t>(mean_logit.size());
-    std::vector<std::int32_t> rows(mean_logit.size());
-    std::iota(rows.begin(), rows.end(), 0);
-    const auto n = static_cast<std::ptrdiff_t>(std::min(settings_.head_rows, all));
-    std::partial_sort(rows.begin(), rows.begin() + n, rows.end(), [&](std::int32_t a, std::int32_t b) {
-        const float x = mean_logit[static_cast<std::size_t>(a)], y = mean_logit[static_cast<std::size_t>(b)];
-        return x != y ? x > y : a < b;
-    });
-    rows.resize(static_cast<std::size_t>(n));
-    set_head(std::move(rows), all);
 }
 
 void TableSource::set_head(std::vector<std::int32_t> rows, std::int64_t all_rows) {

@@ -14,6 +14,7 @@
 
 #include "lsh/candidates.hpp"
 #include "lsh/collisions.hpp"
+#include "lsh/row_statistics.hpp"
 #include "lsh/tables.hpp"
 
 #include <tbb/enumerable_thread_specific.h>
@@ -38,10 +39,21 @@ public:
     };
     TableSource(std::unique_ptr<HashFamily> family, std::int64_t width, const Settings &settings);
 
-    /// Takes the batch's activations into the running mean, and rebuilds if `step` (0-based) is due or `force`. Returns
-    /// whether it did.
-    bool prepare(Arena &arena, const Matrix &h, std::int64_t step, bool force, const float *weights,
-                 std::int64_t stride, std::int64_t rows, const float *bias);
+    /// The rows at hand; ids: their classes, ascending, and row_of: the row of a class or -1; null: row = class.
+    struct Rows {
+        const float *weights;
+        std::int64_t stride, count;
+        const float *bias;
+        const std::int32_t *ids = nullptr, *row_of = nullptr;
+    };
+    /// Takes the batch's activations into the running mean. Whether the tables are to be rebuilt before find().
+    bool observe(const Matrix &h, std::int64_t step);
+    /// First half of a rebuild: freezes the mean and measures the rows at hand.
+    RowStatistics measure(Arena &arena, const Rows &rows);
+    /// Second half, with the statistics of the rows of all ranks. Moves the schedule on if
+    /// `step` was due.
+    void rebuild(Arena &arena, const Rows &rows, const RowStatistics &all, std::int64_t step);
+    std::int64_t head_rows() const { return settings_.head_rows; }
     void find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) override;
     std::size_t bytes() const { return tables_.bytes(); }
     const HashTables &tables() const { return tables_; }
@@ -62,8 +74,6 @@ public:
 
 private:
     void update_mean(const Matrix &h);
-    void choose_head(const Array<float> &mean_logit);
-    void rebuild(Arena &arena, const float *weights, std::int64_t stride, std::int64_t rows, const float *bias);
 
     HashTables tables_;
     Settings settings_;
@@ -71,8 +81,8 @@ private:
     std::vector<float> running_mean_, frozen_mean_; ///< padded to the SIMD width
     std::vector<std::int32_t> head_;
     std::vector<std::uint8_t> is_head_; ///< a flag a row
-    Array<float> last_;
-    Array<std::uint32_t> codes_; ///< table x sample
+    Array<float> last_;                 ///< last coordinates: of the rows, and of the queries
+    Array<std::uint32_t> codes_;        ///< table x sample
     tbb::enumerable_thread_specific<CollisionCounter> counters_;
 };
 

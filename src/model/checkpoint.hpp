@@ -23,7 +23,10 @@ struct TensorPart {
     std::int64_t rows = 0, cols = 0;
     std::int64_t row_begin = 0, row_end = 0;
     const void *data = nullptr;  ///< the first row
-    std::int64_t row_stride = 0; ///< elements from one row to the next, >= cols
+    std::int64_t row_stride = 0; ///< elements from one row to the next, at least as many as this part has columns
+    std::int64_t col_begin = 0, col_end = -1; ///< this process's columns; -1: all up to cols
+
+    std::int64_t col_count() const { return (col_end < 0 ? cols : col_end) - col_begin; }
 };
 
 struct CheckpointContent {

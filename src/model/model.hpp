@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a network, their names, and what prediction needs to know of training.
+// The weights of a network, as much of them as this rank has; their names, and what prediction needs to know of
+// training. Input and hidden layers are cut by neurons, the output layer by classes.
 #pragma once
 
 #include "core/csr.hpp"
 #include "exchange/cluster.hpp"
+#include "exchange/placement.hpp"
 #include "loss/metrics.hpp"
 #include "model/checkpoint.hpp"
 #include "optim/optimizer.hpp"
@@ -22,7 +24,7 @@ namespace dslide {
 /// Options with their defaults filled in; throws Error(DSLIDE_E_ARGUMENT) for a value out of range.
 dslide_model_options resolved(dslide_model_options options);
 
-/// A weight matrix and its bias; a row of `weight` is a feature (input layer) or a neuron.
+/// A weight matrix and its bias, this rank's part of both; a row of `weight` is a feature (input layer) or a neuron.
 struct Layer {
     Matrix weight;
     Array<float> bias; ///< padded to the SIMD width
@@ -36,6 +38,13 @@ struct Layer {
 /// Views of a layer for the passes; optimizer state is added by the trainer.
 Parameters parameters_of(Layer &layer);
 Parameters bias_of(Layer &layer);
+
+/// What the hidden layers give for a batch: of all neurons and, on one rank of several, of its own.
+struct Activations {
+    std::vector<Matrix> full, own;
+    const Matrix &last() const { return full.back(); }
+    std::size_t bytes() const;
+};
 
 class Model {
 public:
@@ -56,13 +65,21 @@ public:
     std::vector<Layer> &hidden() { return hidden_; } ///< hidden-to-hidden layers
     Layer &output() { return output_; }
 
-    /// Activations of every hidden layer, one matrix each; the last is what the output layer sees.
-    void forward(const CsrRows &x, std::vector<Matrix> &activations) const;
-    /// Top k; rows: x.n_rows x k.
-    void predict(const CsrRows &x, std::int64_t k, std::int32_t *rows, float *scores) const;
+    /// Neurons of hidden layer i (from 0), and classes, on each rank.
+    const Slices &slices(std::size_t i) const { return slices_[i]; }
+    const Placement &placement() const { return placement_; }
 
-    /// A tensor by its name in model.h; bias tensors are one row. Throws Error(DSLIDE_E_ARGUMENT).
+    /// Activations of every hidden layer; the last is what the output layer sees. Collective.
+    void forward(const CsrRows &x, Activations &activations) const;
+    /// Top k; classes: x.n_rows x k. Collective.
+    void predict(const CsrRows &x, std::int64_t k, std::int32_t *classes, float *scores) const;
+
+    /// This rank's part of a tensor, by its name in model.h; bias tensors are one row. Classes stand in the order of
+    /// the placement. Throws Error(DSLIDE_E_ARGUMENT).
     TensorPart tensor(const std::string &name) const;
+    /// Collective: rows of the whole tensor, classes in their own order.
+    void get_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, float *out) const;
+    /// Each rank takes its part of the same data.
     void set_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data);
     /// Grows with each set_rows(): the trainer's tables are stale then.
     std::int64_t edits() const { return edits_; }
@@ -82,9 +99,15 @@ private:
     void start_weights();
     void check_finite() const;
     std::vector<std::string> tensor_names() const;
+    /// visit(row, first column, count, address of the values) for each run of values that this rank has in rows
+    /// [begin, end) of a tensor.
+    template <class Visit>
+    void visit_own(const std::string &name, std::int64_t begin, std::int64_t end, Visit &&visit) const;
 
     std::shared_ptr<Cluster> cluster_;
     dslide_model_options options_;
+    std::vector<Slices> slices_;
+    Placement placement_;
     Layer input_, output_;
     std::vector<Layer> hidden_;
     std::array<std::vector<std::string>, 2> names_;

@@ -85,6 +85,7 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
     options_ = resolved(stated);
     samples_seen = meta.get_int("samples_seen");
     if (samples_seen < 0) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": samples_seen is ", samples_seen);
+    placement_ = Placement(n_outputs(), {}, cluster_->shares(), cluster_->rank(), options_.seed);
     allocate();
     for (const std::string &name : tensor_names()) {
         const TensorPart t = tensor(name);

@@ -160,6 +160,11 @@ Plan plan_of(const dslide_trainer_options &o, const dslide_model_options &shape)
     return plan;
 }
 
+Plan part_of(const Plan &plan, std::int64_t rows, std::int64_t classes) {
+    const auto part = [&](std::int64_t n) { return (n * rows + classes - 1) / classes; };
+    return {part(plan.hard_rows), part(plan.candidates), plan.shared, plan.random_fill};
+}
+
 dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const dslide_trainer_options &o,
                                        std::int64_t batch, std::int64_t data_bytes) {
     dslide_memory_estimate e{};

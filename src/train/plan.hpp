@@ -26,6 +26,10 @@ std::int32_t hash_family_of(std::int32_t select);
 
 Plan plan_of(const dslide_trainer_options &resolved_options, const dslide_model_options &shape);
 
+/// The part of the plan that falls to a rank with `rows` of the classes: hard rows and candidates in proportion. Draws
+/// are made on all ranks alike, and each keeps what is its own.
+Plan part_of(const Plan &plan, std::int64_t rows, std::int64_t classes);
+
 dslide_memory_estimate estimate_memory(const dslide_model_options &shape, const dslide_trainer_options &options,
                                        std::int64_t batch_size, std::int64_t data_bytes);
 

@@ -3,12 +3,15 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "exchange/columns.hpp"
 #include "layers/dense.hpp"
 #include "optim/learning_rate.hpp"
 #include "train/exact_source.hpp"
+#include "train/loss_totals.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace dslide {
 namespace {
@@ -16,6 +19,11 @@ namespace {
 // Beyond it squares of gradients, and with them the second moments, leave the range of fp32: such a row would stand
 // still for ever.
 constexpr float largest_activation = 1e18f;
+
+/// What all ranks must have alike in a step.
+struct StepFacts {
+    std::int64_t step, samples, features, labels;
+};
 
 void check_activations(const Matrix &m, std::int64_t step, double rate) {
     const float *last = m.row(m.rows);
@@ -62,6 +70,8 @@ void Trainer::make_state() {
     output_state_ = state_for(model_->output(), planes);
     for (const Layer &layer : model_->hidden()) hidden_states_.push_back(state_for(layer, planes));
     gradients_.resize(model_->hidden().size() + 1);
+    own_gradients_.resize(gradients_.size());
+    own_plan_ = part_of(plan_, model_->output().weight.rows, model_->n_outputs());
 }
 
 void Trainer::make_source() {
@@ -76,7 +86,7 @@ void Trainer::make_source() {
         source_ = std::make_unique<ExactSource>(parameters_of(model_->output()), bias_of(model_->output()));
         return;
     case DSLIDE_SELECT_RANDOM:
-        source_ = std::make_unique<RandomSource>(rows, options_.seed);
+        source_ = std::make_unique<RandomSource>(rows, options_.seed, model_->placement().row_map());
         return;
     default:
         source_ = std::make_unique<TableSource>(
@@ -119,101 +129,196 @@ void Trainer::weigh_shared_rows() {
     if (draws && !counts.empty()) shared_rows_.set_counts(counts, std::max(0.0f, options_.frequency_power));
 }
 
-void Trainer::count_labels(const CsrRows &labels) {
+void Trainer::count_labels(const CsrRows &labels, std::int64_t times) {
     LabelFrequencies &f = model_->label_frequencies();
     f.counts.resize(static_cast<std::size_t>(model_->n_outputs()));
     for (std::int64_t e = labels.row_ptr[0]; e < labels.row_ptr[labels.n_rows]; ++e)
-        ++f.counts[static_cast<std::size_t>(labels.col[e])];
-    f.samples += labels.n_rows;
+        f.counts[static_cast<std::size_t>(labels.col[e])] += times;
+    f.samples += times * labels.n_rows;
     weigh_shared_rows();
 }
 
-void Trainer::select(const Batch &batch, const Matrix &h, dslide_step_stats &stats) {
+void Trainer::refresh_tables(TableSource &source, const Matrix &h, dslide_step_stats &stats) {
+    const Stopwatch watch;
     Arena &arena = model_->cluster().arena();
+    Exchange &exchange = model_->cluster().exchange();
     Layer &output = model_->output();
+    const Placement &placement = model_->placement();
+    const TableSource::Rows rows{output.weight.data.data(),
+                                 output.weight.stride,
+                                 output.weight.rows,
+                                 output.bias.data(),
+                                 placement.is_identity() ? nullptr : placement.class_list().data(),
+                                 placement.row_map()};
+    bool due = false;
+    exchange.local([&] { due = source.observe(h, step_); });
+    if (!due && !tables_stale_) return;
+    RowStatistics all;
+    exchange.local([&] { all = source.measure(arena, rows); });
+    if (!exchange.alone()) {
+        const std::vector<std::size_t> bytes(static_cast<std::size_t>(exchange.size()),
+                                             RowStatistics::packed_bytes(model_->width(), source.head_rows()));
+        exchange.all_gather(Phase::tables, bytes, [&](std::byte *block) { all.pack(block, source.head_rows()); });
+        for (int r = 0; r < exchange.size(); ++r) {
+            RowStatistics part;
+            part.unpack(exchange.block(r), model_->width());
+            if (r == 0)
+                all = std::move(part);
+            else
+                all.merge(part, source.head_rows());
+        }
+    }
+    exchange.local([&] { source.rebuild(arena, rows, all, step_); });
+    stats.rebuilt = 1;
+    tables_stale_ = false;
+    stats.seconds_rebuild = watch.seconds();
+}
+
+void Trainer::select(const Matrix &h, dslide_step_stats &stats) {
+    Arena &arena = model_->cluster().arena();
+    Exchange &exchange = model_->cluster().exchange();
     // Early on retrieval is no better than chance; frequent labels teach more (options.hard_from).
     const bool hard = source_ && samples_trained() >= options_.hard_from;
-    const std::int64_t draws = plan_.shared + (hard ? 0 : plan_.hard_rows);
-    active_.shared.clear();
-    if (draws > 0) {
-        shared_rows_.draw(draws, options_.seed, step_, active_.shared, active_.shared_log_inclusion);
-        if (!has_flag(DSLIDE_TRAINER_CORRECTION))
-            std::fill(active_.shared_log_inclusion.begin(), active_.shared_log_inclusion.end(), 0.0f);
-    }
-    if (TableSource *source = tables(); source && hard) {
-        const Stopwatch watch;
-        stats.rebuilt = source->prepare(arena, h, step_, tables_stale_, output.weight.data.data(), output.weight.stride,
-                                        output.weight.rows, output.bias.data());
-        tables_stale_ = false;
-        stats.seconds_rebuild = watch.seconds();
-    }
-    if (hard) source_->find(arena, h, step_, plan_.candidates, candidates_);
-    selection_.build(arena,
-                     {batch.labels, hard ? &candidates_ : nullptr, plan_.random_fill,
-                      has_flag(DSLIDE_TRAINER_CORRECTION), options_.seed, step_, model_->n_outputs()},
-                     active_);
+    if (TableSource *source = tables(); source && hard) refresh_tables(*source, h, stats);
+    exchange.local([&] {
+        const std::int32_t *row_of = model_->placement().row_map();
+        const std::int64_t draws = plan_.shared + (hard ? 0 : plan_.hard_rows);
+        active_.shared.clear();
+        if (draws > 0) {
+            shared_rows_.draw(draws, options_.seed, step_, active_.shared, active_.shared_log_inclusion, row_of);
+            if (!has_flag(DSLIDE_TRAINER_CORRECTION))
+                std::fill(active_.shared_log_inclusion.begin(), active_.shared_log_inclusion.end(), 0.0f);
+        }
+        // Random candidates are drawn on all ranks alike.
+        const bool drawn = dynamic_cast<RandomSource *>(source_.get()) != nullptr;
+        if (hard) source_->find(arena, h, step_, drawn ? plan_.candidates : own_plan_.candidates, candidates_);
+        selection_.build(arena,
+                         {own_labels_.labels(), hard ? &candidates_ : nullptr, plan_.random_fill,
+                          has_flag(DSLIDE_TRAINER_CORRECTION), options_.seed, step_, model_->output().weight.rows,
+                          model_->n_outputs(), row_of},
+                         active_);
+    });
 }
+
+/// A step that fails before the update leaves nothing behind: neither counted labels nor a moved mean. Tables that it
+/// rebuilt are rebuilt once more by the next step.
+class Trainer::Undo {
+public:
+    Undo(Trainer &trainer, const CsrRows &labels)
+        : trainer_(trainer), labels_(labels), counts_(!trainer.counts_known_), edits_seen_(trainer.edits_seen_),
+          stale_(trainer.tables_stale_) {
+        if (TableSource *source = trainer.tables()) {
+            state_ = source->state();
+            mean_ = source->running_mean();
+        }
+        if (counts_) trainer_.count_labels(labels_, 1);
+    }
+    ~Undo() {
+        if (kept_) return;
+        if (counts_) trainer_.count_labels(labels_, -1);
+        trainer_.edits_seen_ = edits_seen_;
+        if (TableSource *source = trainer_.tables()) {
+            trainer_.tables_stale_ = stale_ || source->state().rebuilds != state_.rebuilds;
+            source->state() = state_;
+            source->running_mean().swap(mean_);
+        }
+    }
+    Undo(const Undo &) = delete;
+    Undo &operator=(const Undo &) = delete;
+    void keep() { kept_ = true; }
+
+private:
+    Trainer &trainer_;
+    const CsrRows &labels_;
+    bool counts_, kept_ = false;
+    std::int64_t edits_seen_;
+    bool stale_;
+    TableSource::State state_;
+    std::vector<float> mean_;
+};
 
 dslide_step_stats Trainer::step(const Batch &batch) {
     model_->cluster().need_open();
     if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; load a checkpoint");
+    Arena &arena = model_->cluster().arena();
+    Exchange &exchange = model_->cluster().exchange();
     dslide_step_stats stats{};
     stats.struct_size = sizeof stats;
     stats.step = step_;
     stats.samples_seen = model_->samples_seen;
     const Stopwatch whole;
     Stopwatch phase;
+    const std::int64_t sent_before = exchange.total_traffic().bytes_sent;
     const std::int64_t samples_after = model_->samples_seen + batch.size();
-    targets_.set(options_.loss, batch);
     double counted = 0;
-    for (std::int64_t i = 0; i < batch.size(); ++i) counted += targets_.sample_weight[static_cast<std::size_t>(i)] > 0;
+    exchange.local([&] {
+        targets_.set(options_.loss, batch);
+        for (std::int64_t i = 0; i < batch.size(); ++i)
+            counted += targets_.sample_weight[static_cast<std::size_t>(i)] > 0;
+        own_labels_.set(batch.labels, targets_, model_->placement());
+    });
+    exchange.agree(Call::trainer_step, StepFacts{step_, batch.size(), batch.features.nnz(), batch.labels.nnz()},
+                   "batch");
     if (counted == 0) { // nothing to learn from: as if the batch had not come, but its samples were seen
-        if (!counts_known_) count_labels(batch.labels);
+        if (!counts_known_) count_labels(batch.labels, 1);
         stats.samples_seen = model_->samples_seen = samples_after;
         stats.samples = batch.size();
         return stats;
     }
 
-    Arena &arena = model_->cluster().arena();
+    std::optional<Undo> undo;
+    exchange.local([&] { undo.emplace(*this, batch.labels); });
     const double rate = learning_rate(options_, samples_trained());
     const Optimizer optimizer(options_, step_ + 1, rate);
     const bool all = options_.select == DSLIDE_SELECT_ALL;
     model_->forward(batch.features, activations_);
-    for (const Matrix &activation : activations_) check_activations(activation, step_ + 1, rate);
-    if (!counts_known_) count_labels(batch.labels);
-    const Matrix &h = activations_.back();
+    for (const Matrix &activation : activations_.full) check_activations(activation, step_ + 1, rate);
+    const Matrix &h = activations_.last();
     stats.seconds_forward = phase.lap();
 
     if (edits_seen_ != model_->edits()) {
         edits_seen_ = model_->edits();
         tables_stale_ = true;
-        refresh_bf16();
+        exchange.local([&] { refresh_bf16(); });
     }
     Passes output = passes(model_->output(), output_state_);
     output.weight.bf16 = output_bf16_.data();
     Matrix &dh = gradients_.back();
-    OutputCounts counts;
+    const CsrRows &labels = own_labels_.labels();
+    const Targets &targets = own_labels_.targets();
     if (all) {
-        counts = dense_.forward(arena, options_.loss, batch.labels, targets_, h, output.weight, output.bias, dh);
+        exchange.local([&] {
+            dense_.forward(arena, options_.loss, labels, targets, h, output.weight, output.bias, dh, loss_parts_);
+        });
     } else {
-        select(batch, h, stats);
+        select(h, stats);
         stats.seconds_select = phase.lap() - stats.seconds_rebuild;
-        sampled_.score(arena, active_, h, output.weight, output.bias, plan_.hard_rows);
-        counts = sampled_.gradients(arena, options_.loss, active_, batch.labels, targets_);
-        sampled_.reserve(arena, active_, h, dh);
+        exchange.local([&] {
+            sampled_.score(arena, active_, h, output.weight, output.bias, own_plan_.hard_rows);
+            sampled_.loss(arena, options_.loss, active_, labels, targets, loss_parts_);
+            sampled_.reserve(arena, active_, h, dh);
+        });
     }
-    if (!std::isfinite(counts.loss_sum))
-        fail(DSLIDE_E_DIVERGED, "loss is ", counts.loss_sum, " in step ", step_ + 1, " (learning rate ", rate,
+    exchange.local([&] { input_backward_.prepare(arena, batch.features, model_->n_inputs()); });
+    merge_loss(exchange, options_.loss, batch.size(), loss_parts_);
+    stats.loss = loss_parts_.mean_loss(options_.loss, batch.labels, targets_);
+    if (!std::isfinite(stats.loss))
+        fail(DSLIDE_E_DIVERGED, "loss is ", stats.loss, " in step ", step_ + 1, " (learning rate ", rate,
              "); no weight was changed");
-    input_backward_.prepare(arena, batch.features, model_->n_inputs());
 
+    undo->keep();
     broken_ = true;
-    if (all) {
-        dense_.update(arena, options_.loss, batch.labels, targets_, h, output.weight, output.bias, optimizer, dh);
-        stats.rows_touched = model_->n_outputs();
-    } else {
-        stats.rows_touched = sampled_.update(arena, active_, h, output.weight, output.bias, optimizer, every_row(), dh);
-    }
+    exchange.local([&] {
+        if (all) {
+            dense_.update(arena, options_.loss, labels, targets, h, output.weight, output.bias, optimizer, loss_parts_,
+                          dh);
+            stats.rows_touched = model_->output().weight.rows;
+        } else {
+            sampled_.gradients(arena, options_.loss, active_, labels, targets, loss_parts_);
+            stats.rows_touched =
+                sampled_.update(arena, active_, h, output.weight, output.bias, optimizer, every_row(), dh);
+        }
+    });
     stats.seconds_output = phase.lap();
     backward_hidden(batch, optimizer, stats);
     broken_ = false;
@@ -222,28 +327,39 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     stats.step = ++step_;
     stats.samples = batch.size();
     stats.samples_seen = model_->samples_seen = samples_after;
-    stats.loss = counts.loss_sum;
     stats.learning_rate = rate;
-    stats.active_share = counts.active_pairs / counted / static_cast<double>(model_->n_outputs());
+    stats.active_share = loss_parts_.active_pairs / counted / static_cast<double>(model_->n_outputs());
+    stats.bytes_sent = exchange.total_traffic().bytes_sent - sent_before;
     stats.seconds = whole.seconds();
     return stats;
 }
 
 void Trainer::backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats) {
     Arena &arena = model_->cluster().arena();
-    const auto mask = [&](Matrix &dz, const Matrix &activation) {
-        for (std::int64_t i = 0; i < dz.rows; ++i) simd::kernels().relu_mask(dz.row(i), activation.row(i), dz.stride);
+    Exchange &exchange = model_->cluster().exchange();
+    // What reaches this rank's neurons of layer i, through relu.
+    const auto own_gradient = [&](std::size_t i, double &count) -> Matrix & {
+        Matrix &dz = exchange.alone() ? gradients_[i] : own_gradients_[i];
+        if (!exchange.alone())
+            sum_columns(model_->cluster(), model_->slices(i), batch.size(), gradients_[i], dz, count);
+        const Matrix &activation = exchange.alone() ? activations_.full[i] : activations_.own[i];
+        for (std::int64_t r = 0; r < dz.rows; ++r) simd::kernels().relu_mask(dz.row(r), activation.row(r), dz.stride);
+        return dz;
     };
-    mask(gradients_.back(), activations_.back());
+    auto rows_touched = static_cast<double>(stats.rows_touched), nothing = 0.0;
+    Matrix *dz = &own_gradient(gradients_.size() - 1, rows_touched);
+    stats.rows_touched = static_cast<std::int64_t>(rows_touched);
     for (std::size_t i = model_->hidden().size(); i-- > 0;) {
-        const Passes layer = passes(model_->hidden()[i], hidden_states_[i]);
-        dense_backward_input(arena, gradients_[i + 1], layer.weight, gradients_[i]);
-        dense_backward_update(arena, gradients_[i + 1], activations_[i], layer.weight, layer.bias, optimizer);
-        mask(gradients_[i], activations_[i]);
+        exchange.local([&] {
+            const Passes layer = passes(model_->hidden()[i], hidden_states_[i]);
+            dense_backward_input(arena, *dz, layer.weight, gradients_[i]);
+            dense_backward_update(arena, *dz, activations_.full[i], layer.weight, layer.bias, optimizer);
+        });
+        dz = &own_gradient(i, nothing);
     }
     const Passes input = passes(model_->input(), input_state_);
     stats.features_touched =
-        input_backward_.apply(arena, batch.features, gradients_[0], input.weight, input.bias, optimizer, every_row());
+        input_backward_.apply(arena, batch.features, *dz, input.weight, input.bias, optimizer, every_row());
 }
 
 std::int64_t Trainer::optimizer_bytes() const {
@@ -279,8 +395,9 @@ dslide_trainer_info Trainer::info() const {
     info.optimizer_bytes = optimizer_bytes();
     std::size_t buffers =
         sampled_.bytes() + dense_.bytes() + input_backward_.bytes() + active_.bytes() + candidates_.row.bytes();
-    for (const Matrix &m : activations_) buffers += m.data.bytes();
-    for (const Matrix &m : gradients_) buffers += m.data.bytes();
+    buffers += activations_.bytes();
+    for (const std::vector<Matrix> *list : {&gradients_, &own_gradients_})
+        for (const Matrix &m : *list) buffers += m.data.bytes();
     info.buffer_bytes = static_cast<std::int64_t>(buffers);
     return info;
 }

@@ -10,6 +10,7 @@
 #include "lsh/shared_rows.hpp"
 #include "lsh/table_source.hpp"
 #include "model/model.hpp"
+#include "train/own_labels.hpp"
 #include "train/plan.hpp"
 
 #include <dslide/trainer.h>
@@ -71,8 +72,10 @@ private:
     Passes passes(Layer &layer, LayerState &state) const;
     void refresh_bf16();
     void weigh_shared_rows();
-    void count_labels(const CsrRows &labels);
-    void select(const Batch &batch, const Matrix &h, dslide_step_stats &stats);
+    void count_labels(const CsrRows &labels, std::int64_t times);
+    class Undo;
+    void select(const Matrix &h, dslide_step_stats &stats);
+    void refresh_tables(TableSource &source, const Matrix &h, dslide_step_stats &stats);
     void backward_hidden(const Batch &batch, const Optimizer &optimizer, dslide_step_stats &stats);
     std::int64_t samples_trained() const { return model_->samples_seen - first_sample_; }
     bool has_flag(std::uint32_t flag) const { return (options_.flags & flag) != 0; }
@@ -87,7 +90,8 @@ private:
 
     std::shared_ptr<Model> model_;
     dslide_trainer_options options_;
-    Plan plan_;
+    Plan plan_; ///< of the whole cluster
+    Plan own_plan_;
     std::int64_t step_ = 0;
     std::int64_t first_sample_ = 0; ///< Model::samples_seen when this training began: schedules count from there
     RunPosition position_;
@@ -106,7 +110,11 @@ private:
     Candidates candidates_;
     ActiveSet active_;
     Targets targets_;
-    std::vector<Matrix> activations_, gradients_;
+    OwnLabels own_labels_;
+    LossParts loss_parts_;
+    Activations activations_;
+    std::vector<Matrix> gradients_;     ///< of each hidden layer, this rank's part of the sum over all classes
+    std::vector<Matrix> own_gradients_; ///< of this rank's neurons, the whole sum; unused on a rank alone
     SampledOutput sampled_;
     DenseOutput dense_;
     SparseInputBackward input_backward_;

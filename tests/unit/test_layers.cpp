@@ -322,7 +322,8 @@ static void test_layers__dense_layer_equals_plain_loops(void **) {
 namespace {
 
 struct OutputResult {
-    OutputCounts counts;
+    double loss_sum = 0;
+    double active_pairs = 0;
     Matrix dh, weight, bias;
     std::int64_t touched = 0;
 };
@@ -346,8 +347,12 @@ struct OutputCase {
         Layer layer(classes, width, 22);
         OutputResult r;
         DenseOutput output(most_score_bytes);
-        r.counts = output.forward(arena, loss, labels.rows(false), targets, h, layer.weights(), layer.biases(), r.dh);
-        output.update(arena, loss, labels.rows(false), targets, h, layer.weights(), layer.biases(), sgd(0.5f), r.dh);
+        LossParts parts;
+        output.forward(arena, loss, labels.rows(false), targets, h, layer.weights(), layer.biases(), r.dh, parts);
+        r.loss_sum = parts.mean_loss(loss, labels.rows(false), targets);
+        r.active_pairs = parts.active_pairs;
+        output.update(arena, loss, labels.rows(false), targets, h, layer.weights(), layer.biases(), sgd(0.5f), parts,
+                      r.dh);
         r.weight = std::move(layer.weight);
         r.bias = std::move(layer.bias);
         return r;
@@ -361,11 +366,15 @@ struct OutputCase {
         ActiveSet active;
         active.shared = shared;
         active.shared_log_inclusion.assign(shared.size(), 0.0f);
-        Selection().build(arena, {labels.rows(false), &hard, 0, false, 0, 0, classes}, active);
+        Selection().build(arena, {labels.rows(false), &hard, 0, false, 0, 0, classes, classes}, active);
         SampledOutput output;
         OutputResult r;
         output.score(arena, active, h, layer.weights(), layer.biases(), keep);
-        r.counts = output.gradients(arena, loss, active, labels.rows(false), targets);
+        LossParts parts;
+        output.loss(arena, loss, active, labels.rows(false), targets, parts);
+        r.loss_sum = parts.mean_loss(loss, labels.rows(false), targets);
+        r.active_pairs = parts.active_pairs;
+        output.gradients(arena, loss, active, labels.rows(false), targets, parts);
         output.reserve(arena, active, h, r.dh);
         r.touched = output.update(arena, active, h, layer.weights(), layer.biases(), sgd(0.5f), false, r.dh);
         r.weight = std::move(layer.weight);
@@ -395,9 +404,9 @@ struct OutputCase {
             for (std::int64_t c = 0; c < classes; ++c) {
                 const double x = z[at(c)];
                 if (loss == DSLIDE_SOFTMAX)
-                    r.counts.loss_sum += share * t[at(c)] * (max + std::log(sum) - x);
+                    r.loss_sum += share * t[at(c)] * (max + std::log(sum) - x);
                 else
-                    r.counts.loss_sum += share * (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))) - t[at(c)] * x);
+                    r.loss_sum += share * (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))) - t[at(c)] * x);
                 const double p = loss == DSLIDE_SOFTMAX ? std::exp(x - max) / sum : 1 / (1 + std::exp(-x));
                 const double g = share * (p - t[at(c)]);
                 bias[at(c)] += g;
@@ -421,8 +430,8 @@ struct OutputCase {
 /// fp32 sums of up to `classes` terms around 1 against double: 2e-5 absolute leaves a factor of 10.
 std::string compare(const OutputResult &found, const OutputResult &expected) {
     std::string wrong;
-    const double loss = expected.counts.loss_sum;
-    if (!(std::abs(found.counts.loss_sum - loss) <= 2e-5 * std::max(1.0, std::abs(loss)))) wrong += "loss ";
+    const double loss = expected.loss_sum;
+    if (!(std::abs(found.loss_sum - loss) <= 2e-5 * std::max(1.0, std::abs(loss)))) wrong += "loss ";
     if (!(farthest(found.dh, expected.dh) < 2e-5)) wrong += "dh ";
     if (!(farthest(found.weight, expected.weight) < 2e-5)) wrong += "weight ";
     if (!(farthest(found.bias, expected.bias) < 2e-5)) wrong += "bias ";
@@ -453,7 +462,7 @@ static void test_layers__outputs_equal_plain_loops_with_all_rows_active(void **)
             double counted = 0;
             for (std::int64_t i = 0; i < samples; ++i) counted += c.targets.sample_weight[at(i)] > 0;
             for (const OutputResult *r : {&dense, &all_shared})
-                if (r->counts.active_pairs != counted * static_cast<double>(classes)) failing += "pairs ";
+                if (r->active_pairs != counted * static_cast<double>(classes)) failing += "pairs ";
             if (all_shared.touched != classes) failing += "touched ";
         }
     assert_string_equal(failing.c_str(), "");
@@ -468,8 +477,7 @@ static void test_layers__outputs_do_not_depend_on_threads(void **) {
             const OutputResult d = c.dense(threads), s = c.sampled(every(1500, 7), threads, 300);
             if (!same_bits(d.weight, dense.weight) || !same_bits(d.dh, dense.dh)) failing += "dense ";
             if (!same_bits(s.weight, sampled.weight) || !same_bits(s.dh, sampled.dh)) failing += "sampled ";
-            if (d.counts.loss_sum != dense.counts.loss_sum || s.counts.loss_sum != sampled.counts.loss_sum)
-                failing += "loss ";
+            if (d.loss_sum != dense.loss_sum || s.loss_sum != sampled.loss_sum) failing += "loss ";
         }
     }
     assert_string_equal(failing.c_str(), "");
@@ -482,7 +490,7 @@ static void test_layers__scores_worked_out_twice_give_the_same_bits(void **) {
         const OutputResult kept = c.dense(2), again = c.dense(2, 0);
         if (!same_bits(kept.weight, again.weight) || !same_bits(kept.bias, again.bias) || !same_bits(kept.dh, again.dh))
             failing += "weights ";
-        if (kept.counts.loss_sum != again.counts.loss_sum) failing += "loss ";
+        if (kept.loss_sum != again.loss_sum) failing += "loss ";
     }
     assert_string_equal(failing.c_str(), "");
 }

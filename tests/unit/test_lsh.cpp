@@ -585,7 +585,7 @@ struct SelectionCase {
             label.insert(label.end(), own.begin(), own.end());
             label_ptr.push_back(static_cast<std::int64_t>(label.size()));
         }
-        input = {{samples, rows, label_ptr.data(), label.data(), nullptr}, nullptr, fill, false, 5, 9, rows};
+        input = {{samples, rows, label_ptr.data(), label.data(), nullptr}, nullptr, fill, false, 5, 9, rows, rows};
         if (candidates == 0) return;
         Arena arena(1);
         RandomSource(rows, 3).find(arena, Matrix(samples, 1), 0, candidates, hard);
@@ -788,7 +788,11 @@ TableSource source_of(std::int32_t family, bool centring, int bits = 6, std::int
 }
 
 bool prepare(TableSource &source, Arena &arena, const Clustered &c, std::int64_t step, bool force = false) {
-    return source.prepare(arena, c.h, step, force, c.weight.row(0), c.weight.stride, c.weight.rows, c.bias.data());
+    const bool due = source.observe(c.h, step);
+    if (!due && !force) return false;
+    const TableSource::Rows rows{c.weight.row(0), c.weight.stride, c.weight.rows, c.bias.data()};
+    source.rebuild(arena, rows, source.measure(arena, rows), step);
+    return true;
 }
 
 double recall(TableSource &source, const Clustered &c, std::int64_t want) {

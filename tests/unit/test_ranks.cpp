@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training, prediction and evaluation on several ranks against one.
+#include "cmocka.hpp"
+#include "rank_threads.hpp"
+
+#include "core/random.hpp"
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace dslide;
+
+namespace {
+
+constexpr std::int64_t n_features = 60, n_classes = 203, n_samples = 96;
+
+/// Random rows, each with 5 features and 1 to 3 labels.
+struct Rows {
+    std::vector<std::int64_t> feature_ptr{0}, label_ptr{0};
+    std::vector<std::int32_t> feature, label;
+    std::vector<float> value;
+
+    explicit Rows(std::uint64_t seed, std::int64_t classes = n_classes) {
+        for (std::int64_t i = 0; i < n_samples; ++i) {
+            RandomStream random(seed, Purpose::shuffle, static_cast<std::uint64_t>(i));
+            const auto draw = [&](std::vector<std::int32_t> &to, std::vector<std::int64_t> &ptr, std::int64_t n,
+                                  std::int64_t below) {
+                std::vector<std::int32_t> row;
+                for (std::int64_t j = 0; j < n; ++j)
+                    row.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(below))));
+                std::sort(row.begin(), row.end());
+                row.erase(std::unique(row.begin(), row.end()), row.end());
+                to.insert(to.end(), row.begin(), row.end());
+                ptr.push_back(static_cast<std::int64_t>(to.size()));
+            };
+            draw(feature, feature_ptr, 5, n_features);
+            draw(label, label_ptr, 1 + i % 3, classes);
+        }
+        for (std::size_t e = 0; e < feature.size(); ++e) value.push_back(0.25f * static_cast<float>(1 + e % 5));
+    }
+    Batch batch(std::int64_t begin, std::int64_t n, std::int64_t classes = n_classes) const {
+        Batch b;
+        b.features = {n, n_features, feature_ptr.data() + begin, feature.data(), value.data()};
+        b.labels = {n, classes, label_ptr.data() + begin, label.data(), nullptr};
+        return b;
+    }
+};
+
+dslide_model_options shape_of(const std::vector<std::int32_t> &hidden, std::int64_t classes = n_classes) {
+    dslide_model_options o{};
+    o.struct_size = sizeof o;
+    o.n_inputs = n_features;
+    o.n_outputs = classes;
+    o.n_hidden = static_cast<std::int32_t>(hidden.size());
+    std::copy(hidden.begin(), hidden.end(), o.hidden);
+    o.output_scale = 0.1f;
+    return o;
+}
+
+struct Result {
+    std::vector<float> weights;
+    std::vector<double> losses;
+    std::vector<std::int32_t> top;
+    std::int64_t rows_touched = 0;
+    double active_share = 0;
+};
+
+/// Trains on `ranks` ranks and gathers what came out, as rank `from` sees it.
+Result train(int ranks, const dslide_model_options &shape, const dslide_trainer_options &options, int steps = 100,
+             int from = 0, const Cluster::Settings &settings = {}) {
+    Result result;
+    const Rows rows(7, shape.n_outputs);
+    const auto outcomes = on_ranks(
+        ranks,
+        [&](const std::shared_ptr<Cluster> &cluster) {
+            const auto model = std::make_shared<Model>(cluster, shape);
+            Trainer trainer(model, options);
+            Result mine;
+            for (int s = 0; s < steps; ++s) {
+                const dslide_step_stats stats =
+                    trainer.step(rows.batch(static_cast<std::int64_t>(s % 3) * 32, 32, shape.n_outputs));
+                mine.losses.push_back(stats.loss);
+                mine.rows_touched += stats.rows_touched;
+                mine.active_share += stats.active_share;
+            }
+            std::vector<std::string> names{"input.weight", "input.bias", "output.weight", "output.bias"};
+            for (int i = 1; i < shape.n_hidden; ++i)
+                for (const char *part : {".weight", ".bias"}) names.push_back("hidden." + std::to_string(i) + part);
+            for (const std::string &name : names) {
+                const TensorPart t = model->tensor(name);
+                const std::size_t before = mine.weights.size();
+                mine.weights.resize(before + static_cast<std::size_t>(t.rows * t.cols));
+                model->get_rows(name, 0, t.rows, mine.weights.data() + before);
+            }
+            const std::int64_t k = std::min<std::int64_t>(5, shape.n_outputs);
+            mine.top.resize(static_cast<std::size_t>(n_samples * k));
+            model->predict(rows.batch(0, n_samples, shape.n_outputs).features, k, mine.top.data(), nullptr);
+            if (cluster->rank() == from) result = mine;
+        },
+        settings);
+    for (const RankOutcome &outcome : outcomes)
+        if (outcome.status != DSLIDE_OK) fail(outcome.status, outcome.text);
+    return result;
+}
+
+/// Largest difference, as a part of the largest change that training made.
+double difference(const Result &a, const Result &b, const Result &start) {
+    double most = 0, moved = 0;
+    if (a.weights.size() != b.weights.size()) return 1e9;
+    for (std::size_t i = 0; i < a.weights.size(); ++i) {
+        most = std::max(most, std::abs(static_cast<double>(a.weights[i]) - b.weights[i]));
+        moved = std::max(moved, std::abs(static_cast<double>(a.weights[i]) - start.weights[i]));
+    }
+    return most / moved;
+}
+
+dslide_trainer_options forced(std::int32_t kind) {
+    dslide_trainer_options o{};
+    o.struct_size = sizeof o;
+    o.learning_rate = 0.01f;
+    o.optimizer = DSLIDE_SGD;
+    o.momentum = 0.5f;
+    o.learning_rate = 0.2f;
+    if (kind == 0) { // every row, by GEMM
+        o.select = DSLIDE_SELECT_ALL;
+    } else if (kind == 1) { // every row, drawn
+        o.select = DSLIDE_SELECT_RANDOM;
+        o.active_share = 1;
+    } else { // shared by the batch, and random ones a sample
+        o.select = DSLIDE_SELECT_RANDOM;
+        o.active_share = 0.1f;
+        o.shared_negatives = 30;
+        o.random_fill = 10;
+        o.hard_from = 1000000;
+        o.flags = DSLIDE_TRAINER_CORRECTION;
+        o.loss = kind == 3 ? DSLIDE_BCE : DSLIDE_SOFTMAX;
+    }
+    return o;
+}
+
+} // namespace
+
+static void test_ranks__forced_active_sets_give_the_weights_of_one_rank(void **) {
+    std::string failing;
+    {
+        for (int kind = 0; kind < 4; ++kind)
+            for (const auto &hidden : {std::vector<std::int32_t>{32}, std::vector<std::int32_t>{40, 24}}) {
+                const Result start = train(1, shape_of(hidden), forced(kind), 0);
+                const Result one = train(1, shape_of(hidden), forced(kind));
+                for (const int ranks : {2, 3, 4, 7, 8}) {
+                    const Result many = train(ranks, shape_of(hidden), forced(kind), 100, ranks - 1);
+                    const double far = difference(one, many, start);
+                    if (!(far < 2e-5) || one.rows_touched != many.rows_touched ||
+                        std::abs(one.active_share - many.active_share) > 1e-9 || one.top != many.top)
+                        failing += "kind " + std::to_string(kind) + ", " + std::to_string(ranks) +
+                                   " ranks: " + std::to_string(far) + ", rows " + std::to_string(one.rows_touched) +
+                                   " " + std::to_string(many.rows_touched) + "; ";
+                }
+            }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__start_weights_are_those_of_one_rank(void **) {
+    std::string failing;
+    {
+        const Result one = train(1, shape_of({40, 24}), forced(0), 0);
+        for (const int ranks : {2, 3, 5, 8, 16, 50})
+            if (train(ranks, shape_of({40, 24}), forced(0), 0).weights != one.weights)
+                failing += std::to_string(ranks) + " ";
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__more_ranks_than_classes_or_neurons_are_fine(void **) {
+    std::string failing;
+    {
+        for (const std::int64_t classes : {1, 2, 3, 5}) {
+            const Result start = train(1, shape_of({4}, classes), forced(0), 0);
+            const Result one = train(1, shape_of({4}, classes), forced(0), 20);
+            const Result many = train(7, shape_of({4}, classes), forced(0), 20);
+            if (classes > 1 && !(difference(one, many, start) < 2e-5)) failing += std::to_string(classes) + " ";
+            if (one.top != many.top) failing += "top " + std::to_string(classes) + " ";
+        }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__tables_train_as_well_on_any_number_of_ranks(void **) {
+    std::string failing;
+    {
+        dslide_trainer_options o{};
+        o.struct_size = sizeof o;
+        o.select = DSLIDE_SELECT_SIMHASH;
+        o.active_share = 0.2f;
+        o.tables = 12;
+        o.bits = 4;
+        o.rebuild_first = 5;
+        o.learning_rate = 0.01f;
+        const Result one = train(1, shape_of({32}), o, 200);
+        for (const int ranks : {2, 4}) {
+            const Result many = train(ranks, shape_of({32}), o, 200);
+            if (!(many.losses.back() < 0.5 * many.losses.front()) || !(many.losses.back() < 1.5 * one.losses.back()))
+                failing += std::to_string(ranks) + " ranks: " + std::to_string(many.losses.back()) + " against " +
+                           std::to_string(one.losses.back()) + "; ";
+            if (std::abs(many.active_share - one.active_share) > 0.1 * one.active_share)
+                failing += "share " + std::to_string(many.active_share / 200) + " against " +
+                           std::to_string(one.active_share / 200) + "; ";
+        }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__bfloat16_payload_stays_near(void **) {
+    double far = 0;
+    {
+        Cluster::Settings settings;
+        settings.bf16_payload = true;
+        const Result start = train(1, shape_of({32}), forced(0), 0), one = train(1, shape_of({32}), forced(0), 30);
+        far = difference(one, train(3, shape_of({32}), forced(0), 30, 0, settings), start);
+    }
+    assert_true(far > 1e-6); // it was used
+    assert_true(far < 0.05);
+}
+
+static void test_ranks__different_batches_are_an_error_on_every_rank(void **) {
+    std::string failing;
+    {
+        const Rows rows(7);
+        const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
+            Trainer trainer(std::make_shared<Model>(cluster, shape_of({8})), forced(0));
+            trainer.step(rows.batch(0, cluster->rank() == 1 ? 31 : 32));
+        });
+        for (const RankOutcome &o : outcomes)
+            if (o.status != DSLIDE_E_ARGUMENT) failing += o.text + "; ";
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks__forced_active_sets_give_the_weights_of_one_rank),
+        cmocka_unit_test(test_ranks__start_weights_are_those_of_one_rank),
+        cmocka_unit_test(test_ranks__more_ranks_than_classes_or_neurons_are_fine),
+        cmocka_unit_test(test_ranks__tables_train_as_well_on_any_number_of_ranks),
+        cmocka_unit_test(test_ranks__bfloat16_payload_stays_near),
+        cmocka_unit_test(test_ranks__different_batches_are_an_error_on_every_rank),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
