@@ -79,6 +79,15 @@ T read_options(const T *given, const T &defaults, const char *name) {
     return options;
 }
 
+/// Of an options struct as read_options() gives it, by which ranks compare theirs.
+template <class T>
+std::uint64_t digest(const T &options) {
+    std::uint64_t hash = sizeof options;
+    const auto *bytes = reinterpret_cast<const unsigned char *>(&options);
+    for (std::size_t i = 0; i < sizeof options; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL; // FNV-1a
+    return hash;
+}
+
 /// Refuses a struct for results that has no size; to be called before the work is done.
 template <class T>
 void check_result(const T *out, const char *name) {

@@ -5,6 +5,8 @@
 #include "predict/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 using namespace dslide;
 
@@ -28,6 +30,11 @@ void for_parts(const CsrRows &rows, Body &&body) {
         body(begin, part_of(rows, begin, std::min(rows.n_rows, begin + rows_at_a_time)));
 }
 
+/// All ranks are in the same call with the same rows, or an error on each.
+void agree_on_rows(Exchange &exchange, Call call, const std::optional<capi::CheckedRows> &x, std::int64_t k) {
+    exchange.agree(call, std::array{x ? x->rows().n_rows : 0, x ? x->rows().nnz() : 0, k}, "rows");
+}
+
 } // namespace
 
 void dslide_model_options_init(dslide_model_options *options, size_t size) noexcept {
@@ -37,12 +44,20 @@ void dslide_model_options_init(dslide_model_options *options, size_t size) noexc
 dslide_status dslide_model_create(dslide_cluster *cluster, const dslide_model_options *options,
                                   dslide_model **out) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(cluster, "cluster");
-        capi::need(options, "options");
-        capi::need(out, "out");
+        Exchange &exchange = capi::need(cluster, "cluster")->impl->exchange();
         cluster->impl->need_open();
-        *out = new dslide_model{
-            std::make_shared<Model>(cluster->impl, capi::read_options(options, dslide_model_options{}, "options"))};
+        exchange.collective([&] {
+            dslide_model_options given{};
+            std::unique_ptr<dslide_model> made;
+            exchange.local([&] {
+                given = capi::read_options(capi::need(options, "options"), dslide_model_options{}, "options");
+                capi::need(out, "out");
+            });
+            exchange.agree(Call::model_create, capi::digest(given), "options of the model");
+            exchange.local([&] { made.reset(new dslide_model{std::make_shared<Model>(cluster->impl, given)}); });
+            exchange.agree(Call::model_create, 0);
+            *out = made.release();
+        });
     };
 }
 
@@ -121,38 +136,55 @@ dslide_status dslide_model_predict(const dslide_model *model, const dslide_csr_v
                                    int64_t *out_labels, float *out_scores) noexcept {
     return DSLIDE_BOUNDARY {
         const Model &m = *capi::need(model, "model")->impl;
+        Exchange &exchange = m.cluster().exchange();
         m.cluster().need_open();
-        const capi::CheckedRows x(features, "features", m.n_inputs());
-        if (k < 1 || k > m.n_outputs()) fail(DSLIDE_E_ARGUMENT, "k is ", k, ", expected 1 .. ", m.n_outputs());
-        const std::int64_t n = x.rows().n_rows;
-        if (n > 0) capi::need(out_labels, "out_labels");
-        // Into buffers of our own first: outputs are untouched if a later part fails.
-        std::vector<std::int32_t> rows(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(k)));
-        std::vector<float> scores(rows.size());
-        for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
-            m.predict(part, k, rows.data() + begin * k, scores.data() + begin * k);
+        exchange.collective([&] {
+            std::optional<capi::CheckedRows> x;
+            // Into buffers of our own first: outputs are untouched if a later part fails.
+            std::vector<std::int32_t> rows;
+            std::vector<float> scores;
+            exchange.local([&] {
+                x.emplace(features, "features", m.n_inputs());
+                if (k < 1 || k > m.n_outputs()) fail(DSLIDE_E_ARGUMENT, "k is ", k, ", expected 1 .. ", m.n_outputs());
+                if (x->rows().n_rows > 0) capi::need(out_labels, "out_labels");
+                rows.resize(checked_product(static_cast<std::size_t>(x->rows().n_rows), static_cast<std::size_t>(k)));
+                scores.resize(rows.size());
+            });
+            agree_on_rows(exchange, Call::model_predict, x, k);
+            for_parts(x->rows(), [&](std::int64_t begin, const CsrRows &part) {
+                m.predict(part, k, rows.data() + begin * k, scores.data() + begin * k);
+            });
+            std::copy(rows.begin(), rows.end(), out_labels);
+            if (out_scores) std::copy(scores.begin(), scores.end(), out_scores);
         });
-        std::copy(rows.begin(), rows.end(), out_labels);
-        if (out_scores) std::copy(scores.begin(), scores.end(), out_scores);
     };
 }
 
 dslide_status dslide_model_embed(const dslide_model *model, const dslide_csr_view *features, float *out) noexcept {
     return DSLIDE_BOUNDARY {
         const Model &m = *capi::need(model, "model")->impl;
+        Exchange &exchange = m.cluster().exchange();
         m.cluster().need_open();
-        const capi::CheckedRows x(features, "features", m.n_inputs());
-        const std::int64_t n = x.rows().n_rows, width = m.width();
-        if (n > 0) capi::need(out, "out");
-        // As in dslide_model_predict(): all or nothing.
-        std::vector<float> hidden(checked_product(static_cast<std::size_t>(n), static_cast<std::size_t>(width)));
-        Activations activations;
-        for_parts(x.rows(), [&](std::int64_t begin, const CsrRows &part) {
-            m.forward(part, activations);
-            const Matrix &h = activations.last();
-            for (std::int64_t i = 0; i < h.rows; ++i) std::copy_n(h.row(i), width, hidden.data() + (begin + i) * width);
+        exchange.collective([&] {
+            std::optional<capi::CheckedRows> x;
+            std::vector<float> hidden; // as in dslide_model_predict(): all or nothing
+            const std::int64_t width = m.width();
+            exchange.local([&] {
+                x.emplace(features, "features", m.n_inputs());
+                if (x->rows().n_rows > 0) capi::need(out, "out");
+                hidden.resize(
+                    checked_product(static_cast<std::size_t>(x->rows().n_rows), static_cast<std::size_t>(width)));
+            });
+            agree_on_rows(exchange, Call::model_embed, x, 0);
+            Activations activations;
+            for_parts(x->rows(), [&](std::int64_t begin, const CsrRows &part) {
+                m.forward(part, activations);
+                const Matrix &h = activations.last();
+                for (std::int64_t i = 0; i < h.rows; ++i)
+                    std::copy_n(h.row(i), width, hidden.data() + (begin + i) * width);
+            });
+            std::copy(hidden.begin(), hidden.end(), out);
         });
-        std::copy(hidden.begin(), hidden.end(), out);
     };
 }
 
@@ -169,23 +201,36 @@ dslide_status dslide_model_get_rows(const dslide_model *model, const char *name,
                                     float *out) noexcept {
     return DSLIDE_BOUNDARY {
         const Model &m = *capi::need(model, "model")->impl;
-        const TensorPart t = m.tensor(capi::need(name, "name"));
+        Exchange &exchange = m.cluster().exchange();
         m.cluster().need_open();
-        if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
-            fail(DSLIDE_E_ARGUMENT, n_rows, " rows from ", row_begin, " on of \"", name, "\", which has ", t.rows);
-        if (n_rows > 0) capi::need(out, "out");
-        const auto *data = static_cast<const float *>(t.data) + row_begin * t.row_stride;
-        for (std::int64_t r = 0; r < n_rows; ++r) std::copy_n(data + r * t.row_stride, t.cols, out + r * t.cols);
+        exchange.collective([&] {
+            exchange.local([&] {
+                const TensorPart t = m.tensor(capi::need(name, "name"));
+                if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
+                    fail(DSLIDE_E_ARGUMENT, n_rows, " rows from ", row_begin, " on of \"", name, "\", which has ",
+                         t.rows);
+                if (n_rows > 0) capi::need(out, "out");
+            });
+            exchange.agree(Call::model_get_rows, std::array{row_begin, n_rows}, "rows to copy");
+            m.get_rows(name, row_begin, n_rows, out);
+        });
     };
 }
 
 dslide_status dslide_model_set_rows(dslide_model *model, const char *name, int64_t row_begin, int64_t n_rows,
                                     const float *data) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(model, "model");
-        if (n_rows > 0) capi::need(data, "data");
-        model->impl->cluster().need_open();
-        model->impl->set_rows(capi::need(name, "name"), row_begin, n_rows, data);
+        Model &m = *capi::need(model, "model")->impl;
+        Exchange &exchange = m.cluster().exchange();
+        m.cluster().need_open();
+        exchange.collective([&] {
+            exchange.local([&] {
+                if (n_rows > 0) capi::need(data, "data");
+                m.check_rows(capi::need(name, "name"), row_begin, n_rows, data);
+            });
+            exchange.agree(Call::model_set_rows, std::array{row_begin, n_rows}, "rows to overwrite");
+            m.set_rows(name, row_begin, n_rows, data);
+        });
     };
 }
 
@@ -194,13 +239,19 @@ void dslide_eval_options_init(dslide_eval_options *options, size_t size) noexcep
 dslide_status dslide_model_evaluate(const dslide_model *model, dslide_dataset *dataset,
                                     const dslide_eval_options *options, dslide_metrics *out) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(model, "model");
-        capi::need(dataset, "dataset");
-        capi::check_result(out, "out");
-        model->impl->cluster().need_open();
-        capi::write_result(
-            evaluate(*model->impl, *dataset->impl, capi::read_options(options, dslide_eval_options{}, "options")), out,
-            "out");
+        const Model &m = *capi::need(model, "model")->impl;
+        Exchange &exchange = m.cluster().exchange();
+        m.cluster().need_open();
+        exchange.collective([&] {
+            dslide_eval_options given{};
+            exchange.local([&] {
+                capi::need(dataset, "dataset");
+                capi::check_result(out, "out");
+                given = resolved(capi::read_options(options, dslide_eval_options{}, "options"));
+            });
+            exchange.agree(Call::model_evaluate, capi::digest(given), "options of the evaluation");
+            capi::write_result(evaluate(m, *dataset->impl, given), out, "out");
+        });
     };
 }
 

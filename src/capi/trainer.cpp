@@ -5,7 +5,9 @@
 #include "predict/evaluate.hpp"
 #include "train/run.hpp"
 
+#include <array>
 #include <cmath>
+#include <optional>
 
 using namespace dslide;
 
@@ -66,10 +68,23 @@ dslide_status dslide_estimate_memory(const dslide_model_options *model, const ds
 dslide_status dslide_trainer_create(dslide_model *model, const dslide_trainer_options *options,
                                     dslide_trainer **out) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(model, "model");
-        capi::need(out, "out");
-        model->impl->cluster().need_open();
-        *out = new dslide_trainer{std::make_unique<Trainer>(model->impl, read(options))};
+        Cluster &cluster = capi::need(model, "model")->impl->cluster();
+        cluster.need_open();
+        cluster.exchange().collective([&] {
+            dslide_trainer_options given{};
+            std::unique_ptr<dslide_trainer> made;
+            cluster.exchange().local([&] {
+                capi::need(out, "out");
+                given = read(options);
+            });
+            cluster.exchange().agree(Call::trainer_create, capi::digest(given), "options of the trainer");
+            cluster.exchange().local([&] {
+                made = std::make_unique<dslide_trainer>();
+                made->impl = std::make_unique<Trainer>(model->impl, given);
+            });
+            cluster.exchange().agree(Call::trainer_create, 0);
+            *out = made.release();
+        });
     };
 }
 
@@ -133,27 +148,45 @@ dslide_status dslide_trainer_step(dslide_trainer *trainer, const dslide_csr_view
                                   dslide_step_stats *stats) noexcept {
     return DSLIDE_BOUNDARY {
         Trainer &t = *capi::need(trainer, "trainer")->impl;
-        if (stats) capi::check_result(stats, "stats"); // before the step is applied
-        const capi::CheckedRows x(features, "features", t.model().n_inputs()),
-            y(labels, "labels", t.model().n_outputs());
-        capi::check_same_rows(x.rows(), y.rows());
-        capi::check_label_weights(y.rows());
-        capi::check_row_weights(weights, x.rows().n_rows);
-        const dslide_step_stats done = t.step({x.rows(), y.rows(), weights, nullptr});
-        if (stats) capi::write_result(done, stats, "stats");
+        Exchange &exchange = t.model().cluster().exchange();
+        t.model().cluster().need_open();
+        exchange.collective([&] {
+            std::optional<capi::CheckedRows> x, y;
+            Batch batch;
+            exchange.local([&] {
+                if (stats) capi::check_result(stats, "stats"); // before the step is applied
+                x.emplace(features, "features", t.model().n_inputs());
+                y.emplace(labels, "labels", t.model().n_outputs());
+                capi::check_same_rows(x->rows(), y->rows());
+                capi::check_label_weights(y->rows());
+                capi::check_row_weights(weights, x->rows().n_rows);
+                batch = {x->rows(), y->rows(), weights, nullptr};
+            });
+            const dslide_step_stats done = t.step(batch);
+            if (stats) capi::write_result(done, stats, "stats");
+        });
     };
 }
 
 dslide_status dslide_trainer_run(dslide_trainer *trainer, dslide_dataset *data, const dslide_run_options *options,
                                  dslide_epoch_report *last) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(trainer, "trainer");
-        capi::need(data, "data");
-        trainer->impl->model().cluster().need_open();
-        if (last) capi::check_result(last, "last");
-        dslide_epoch_report report{};
-        const bool stopped = run(*trainer->impl, *data->impl, read(options), report);
-        if (last && report.epoch > 0) capi::write_result(report, last, "last");
+        Cluster &cluster = capi::need(trainer, "trainer")->impl->model().cluster();
+        cluster.need_open();
+        bool stopped = false;
+        cluster.exchange().collective([&] {
+            RunOptions given;
+            cluster.exchange().local([&] {
+                capi::need(data, "data");
+                if (last) capi::check_result(last, "last");
+                given = read(options);
+            });
+            cluster.exchange().agree(Call::trainer_run, std::array{given.epochs, given.batch_size, given.early_stop},
+                                     "options of the run");
+            dslide_epoch_report report{};
+            stopped = run(*trainer->impl, *data->impl, given, report);
+            if (last && report.epoch > 0) capi::write_result(report, last, "last");
+        });
         if (stopped) fail(DSLIDE_E_STOPPED, "a callback asked to stop");
     };
 }

@@ -280,6 +280,7 @@ void Exchange::check_headers(Phase phase) {
     }
     if (failed >= 0) text = "rank " + std::to_string(failed) + ": " + text;
     if (is_spent) spend(text.c_str());
+    known_failure_ |= failure_ != nullptr || failed >= 0;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (failed >= 0)
         throw Error(failed_header.status == DSLIDE_E_DIVERGED || failed_header.status == DSLIDE_E_STOPPED
@@ -301,10 +302,6 @@ void Exchange::all_to_all(Phase phase, const std::function<std::size_t(int from,
 }
 
 void Exchange::agree_bytes(Call call, const std::array<std::byte, agreement_bytes> &mine) {
-    if (alone()) {
-        agreed_.assign(1, mine);
-        return;
-    }
     const std::vector<std::size_t> bytes(static_cast<std::size_t>(size_), sizeof call + mine.size());
     all_gather(Phase::agree, bytes, [&](std::byte *to) {
         std::memcpy(to, &call, sizeof call);
@@ -313,14 +310,18 @@ void Exchange::agree_bytes(Call call, const std::array<std::byte, agreement_byte
     for (int r = 0; r < size_; ++r) {
         Call theirs;
         std::memcpy(&theirs, block(r), sizeof theirs);
-        if (theirs != call)
-            fail(DSLIDE_E_STATE, "this rank is in ", name_of(static_cast<std::uint32_t>(call)), ", rank ", r, " in ",
-                 name_of(static_cast<std::uint32_t>(theirs)));
-        std::memcpy(agreed_[static_cast<std::size_t>(r)].data(), block(r) + sizeof call, mine.size());
+        if (theirs == call) {
+            std::memcpy(agreed_[static_cast<std::size_t>(r)].data(), block(r) + sizeof call, mine.size());
+            continue;
+        }
+        known_failure_ = true; // every rank sees a difference
+        fail(DSLIDE_E_STATE, "this rank is in ", name_of(static_cast<std::uint32_t>(call)), ", rank ", r, " in ",
+             name_of(static_cast<std::uint32_t>(theirs)));
     }
 }
 
 void Exchange::fail_difference(const char *what, int rank) {
+    known_failure_ = true;
     fail(DSLIDE_E_ARGUMENT, "ranks 0 and ", rank, " do not have the same ", what);
 }
 
@@ -328,6 +329,8 @@ void Exchange::close() {
     if (alone() || is_spent_) return;
     agree(Call::cluster_close, 0);
     transport_->close();
+    is_spent_ = true;
+    std::strncpy(spent_.data(), "the cluster is closed", spent_.size() - 1);
 }
 
 Traffic Exchange::total_traffic() const {

@@ -18,6 +18,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace dslide {
@@ -83,6 +84,33 @@ public:
         }
     }
 
+    /// A collective call, also one within another. If it ends by an error that the other ranks do not know of, they are
+    /// told, and the exchange is spent. On a rank alone any number of threads may be in one.
+    template <class Body>
+    void collective(Body &&body) {
+        if (alone()) return body();
+        const bool outer = std::exchange(known_failure_, false);
+        try {
+            body();
+        } catch (const std::exception &e) {
+            if (!known_failure_) give_up(e.what());
+            known_failure_ = outer;
+            throw;
+        }
+        known_failure_ = outer;
+    }
+    /// Work that fails on all ranks or on none, for they do the same with the same numbers.
+    template <class Work>
+    void alike(Work &&work) {
+        if (alone()) return work();
+        try {
+            work();
+        } catch (...) {
+            known_failure_ = true;
+            throw;
+        }
+    }
+
     /// Every rank gives a block to every rank; bytes[r] is the size of rank r's, known to all. block(r) is then rank
     /// r's.
     void all_gather(Phase phase, const std::vector<std::size_t> &bytes, const std::function<void(std::byte *)> &fill);
@@ -96,6 +124,7 @@ public:
     template <class T>
     std::vector<T> agree(Call call, const T &mine) {
         static_assert(sizeof(T) <= agreement_bytes && std::is_trivially_copyable_v<T>);
+        if (alone()) return {mine};
         std::vector<T> all(static_cast<std::size_t>(size_));
         std::array<std::byte, agreement_bytes> bytes{};
         std::memcpy(bytes.data(), &mine, sizeof(T));
@@ -136,7 +165,7 @@ private:
     void swap_messages(Phase phase, const std::vector<Parcel> &parcels, bool has_headers);
     bool last_words_came(const std::vector<Parcel> &parcels) const;
     void send_last_words(const char *text) noexcept;
-    [[noreturn]] static void fail_difference(const char *what, int rank);
+    [[noreturn]] void fail_difference(const char *what, int rank);
     void agree_bytes(Call call, const std::array<std::byte, agreement_bytes> &mine);
     void check_headers(Phase phase);
     [[noreturn]] void give_up_waiting(Phase phase, const char *why);
@@ -146,7 +175,8 @@ private:
     Settings settings_;
     int rank_ = 0, size_ = 1;
     std::uint64_t sequence_ = 0;
-    std::exception_ptr failure_;
+    std::exception_ptr failure_; ///< of local work, not told yet
+    bool known_failure_ = false; ///< the error on its way is one on every rank
     bool is_spent_ = false;
     std::array<char, 512> spent_{}; ///< why the exchange cannot be used any more
     std::atomic<bool> cancelled_ = false;

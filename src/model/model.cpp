@@ -322,7 +322,7 @@ void Model::get_rows(const std::string &name, std::int64_t row_begin, std::int64
     }
 }
 
-void Model::set_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data) {
+void Model::check_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data) const {
     const TensorPart t = tensor(name);
     if (row_begin < 0 || n_rows < 0 || row_begin > t.rows - n_rows)
         fail(DSLIDE_E_ARGUMENT, n_rows, " rows from ", row_begin, " on of \"", name, "\", which has ", t.rows);
@@ -330,9 +330,14 @@ void Model::set_rows(const std::string &name, std::int64_t row_begin, std::int64
         if (!std::isfinite(data[i]))
             fail(DSLIDE_E_ARGUMENT, "data: value ", data[i], " in row ", row_begin + i / t.cols, " of \"", name,
                  "\" is not finite");
+}
+
+void Model::set_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data) {
+    check_rows(name, row_begin, n_rows, data);
+    const std::int64_t cols = tensor(name).cols;
     visit_own(name, row_begin, row_begin + n_rows,
               [&](std::int64_t row, std::int64_t col, std::int64_t count, float *values) {
-                  std::copy_n(data + (row - row_begin) * t.cols + col, count, values);
+                  std::copy_n(data + (row - row_begin) * cols + col, count, values);
               });
     ++edits_;
 }

@@ -79,6 +79,8 @@ public:
     TensorPart tensor(const std::string &name) const;
     /// Collective: rows of the whole tensor, classes in their own order.
     void get_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, float *out) const;
+    /// Throws Error(DSLIDE_E_ARGUMENT) for rows that set_rows() does not take.
+    void check_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data) const;
     /// Each rank takes its part of the same data.
     void set_rows(const std::string &name, std::int64_t row_begin, std::int64_t n_rows, const float *data);
     /// Grows with each set_rows(): the trainer's tables are stale then.

@@ -6,6 +6,7 @@
 #include "layers/top_k.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -44,14 +45,20 @@ dslide_metrics evaluate(const Model &model, Dataset &dataset, const dslide_eval_
     const auto k = static_cast<std::size_t>(accumulator.depth());
     std::vector<std::int32_t> found;
     std::vector<std::int64_t> ranked;
-    dataset.rewind(0, true);
+    Exchange &exchange = model.cluster().exchange();
+    exchange.local([&] { dataset.rewind(0, true); });
     std::int64_t read = 0;
     while (read < options.max_rows) {
-        const Batch batch = dataset.next(std::min<std::int64_t>(options.batch_size, options.max_rows - read));
+        Batch batch;
+        exchange.local([&] {
+            batch = dataset.next(std::min<std::int64_t>(options.batch_size, options.max_rows - read));
+            if (batch.features.n_cols > model.n_inputs())
+                fail(DSLIDE_E_ARGUMENT, "the rows have ", batch.features.n_cols, " features, the model takes ",
+                     model.n_inputs());
+        });
+        const std::array facts{batch.size(), batch.features.nnz(), batch.labels.nnz()};
+        exchange.agree(Call::model_evaluate, facts, "rows to judge");
         if (batch.size() == 0) break;
-        if (batch.features.n_cols > model.n_inputs())
-            fail(DSLIDE_E_ARGUMENT, "the rows have ", batch.features.n_cols, " features, the model takes ",
-                 model.n_inputs());
         found.resize(static_cast<std::size_t>(batch.size()) * k);
         model.predict(batch.features, static_cast<std::int64_t>(k), found.data(), nullptr);
         for (std::int64_t i = 0; i < batch.size(); ++i) {
@@ -62,8 +69,10 @@ dslide_metrics evaluate(const Model &model, Dataset &dataset, const dslide_eval_
         read += batch.size();
     }
     dslide_metrics metrics = accumulator.result();
-    if (metrics.rows == 0)
+    exchange.alike([&] {
+        if (metrics.rows > 0) return;
         fail(DSLIDE_E_FORMAT, "no row to judge: ", read, " rows, ", metrics.rows_without_label, " without labels");
+    });
     metrics.seconds = watch.seconds();
     return metrics;
 }

@@ -40,6 +40,7 @@ private:
     void judge(dslide_epoch_report &report);
     bool progress(const dslide_epoch_report &report);
     void save(const std::string &name, bool is_best);
+    Exchange &exchange() { return trainer_.model().cluster().exchange(); }
 
     Trainer &trainer_;
     Dataset &data_;
@@ -88,9 +89,9 @@ void Run::count_labels() {
 }
 
 bool Run::go(dslide_epoch_report &last) {
-    start();
+    exchange().local([&] { start(); });
     RunPosition &position = trainer_.position();
-    bool stop = false;
+    bool stop = trainer_.agree(Call::trainer_run, {}, false);
     while (!stop && position.epochs_done < options_.epochs) {
         if (options_.early_stop > 0 && position.epochs_since_best >= options_.early_stop) break;
         dslide_epoch_report report{};
@@ -116,7 +117,8 @@ bool Run::go(dslide_epoch_report &last) {
             report.save_seconds += watch.seconds();
         }
         last = report;
-        if (options_.on_epoch && options_.on_epoch(options_.user_data, &report) != 0) stop = true;
+        stop |= options_.on_epoch && options_.on_epoch(options_.user_data, &report) != 0;
+        stop = trainer_.agree(Call::trainer_run, {}, stop);
     }
     return stop;
 }
@@ -133,22 +135,29 @@ void Run::judge(dslide_epoch_report &report) {
     if (report.is_best) position.best_precision = last_precision_;
 }
 
-// Returns whether a callback asked to stop; position.rows_in_epoch is 0 if the epoch was finished all the same.
+// Returns whether a callback of any rank asked to stop; position.rows_in_epoch is 0 if the epoch was finished all the
+// same.
 bool Run::train_epoch(dslide_epoch_report &report) {
     RunPosition &position = trainer_.position();
-    data_.rewind(position.epochs_done);
-    if (position.rows_in_epoch > 0) data_.skip(position.rows_in_epoch);
+    exchange().local([&] {
+        data_.rewind(position.epochs_done);
+        if (position.rows_in_epoch > 0) data_.skip(position.rows_in_epoch);
+    });
     double loss_sum = 0, active_sum = 0, rows_sum = 0;
     std::int64_t steps = 0;
     bool stop = false;
     for (;;) {
         Stopwatch watch;
-        const Batch batch = data_.next(options_.batch_size);
+        Batch batch;
+        if (!stop) exchange().local([&] { batch = data_.next(options_.batch_size); });
         report.read_seconds += watch.lap();
+        stop = trainer_.agree(Call::trainer_run, batch, stop);
+        const bool all_rows_done = rows_ >= 0 && position.rows_in_epoch >= rows_;
+        if (stop && !all_rows_done) return true;
         if (batch.size() == 0) break;
         const double cpu_before = process_cpu_seconds();
         const std::int64_t steps_before = trainer_.steps();
-        const dslide_step_stats stats = trainer_.step(batch);
+        const dslide_step_stats stats = trainer_.agreed_step(batch);
         report.cpu_seconds += process_cpu_seconds() - cpu_before;
         report.seconds += watch.lap();
         ++steps;
@@ -173,7 +182,6 @@ bool Run::train_epoch(dslide_epoch_report &report) {
         if (options_.on_progress && since_report_.seconds() >= seconds_between_reports) {
             since_report_.lap();
             stop = progress(report);
-            if (stop && !(rows_ >= 0 && position.rows_in_epoch >= rows_)) return true;
         }
     }
     position.rows_in_epoch = 0;

@@ -20,10 +20,38 @@ namespace {
 // still for ever.
 constexpr float largest_activation = 1e18f;
 
-/// What all ranks must have alike in a step.
+/// What ranks tell each other before a step.
 struct StepFacts {
     std::int64_t step, samples, features, labels;
+    std::uint64_t fingerprint;
+    std::int64_t stop;
 };
+
+/// Of the places of features and labels: enough to tell one batch from another.
+std::uint64_t fingerprint(const Batch &batch) {
+    std::uint64_t hash = 0;
+    for (const CsrRows *rows : {&batch.features, &batch.labels})
+        for (std::int64_t e = 0; e < rows->nnz(); ++e)
+            hash = (hash ^ static_cast<std::uint32_t>(rows->col[rows->row_ptr[0] + e])) * 0x9e3779b97f4a7c15ULL;
+    return hash;
+}
+
+void compare(const StepFacts &mine, const StepFacts &theirs) {
+    if (mine.step != theirs.step)
+        fail(DSLIDE_E_STATE, "one rank is at step ", mine.step, ", another at step ", theirs.step);
+    if (mine.samples != theirs.samples || mine.features != theirs.features || mine.labels != theirs.labels ||
+        mine.fingerprint != theirs.fingerprint)
+        fail(DSLIDE_E_ARGUMENT, "ranks do not have the same batch: ", mine.samples, " rows here, ", theirs.samples,
+             " on another rank", mine.samples == theirs.samples ? ", with other features or labels" : "");
+}
+
+/// Rows with a weight above 0 that have something to teach.
+std::int64_t counted_samples(const Batch &batch, std::int32_t loss) {
+    std::int64_t n = 0;
+    for (std::int64_t i = 0; i < batch.size(); ++i)
+        n += (loss == DSLIDE_BCE || batch.labels.nnz(i) > 0) && (!batch.weights || batch.weights[i] > 0);
+    return n;
+}
 
 void check_activations(const Matrix &m, std::int64_t step, double rate) {
     const float *last = m.row(m.rows);
@@ -237,9 +265,25 @@ private:
     std::vector<float> mean_;
 };
 
+bool Trainer::agree(Call call, const Batch &batch, bool stop) {
+    Exchange &exchange = model_->cluster().exchange();
+    exchange.local([&] {
+        if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; load a checkpoint");
+    });
+    const StepFacts mine{step_, batch.size(), batch.features.nnz(), batch.labels.nnz(), fingerprint(batch), stop};
+    const std::vector<StepFacts> all = exchange.agree(call, mine);
+    if (std::any_of(all.begin(), all.end(), [](const StepFacts &theirs) { return theirs.stop != 0; })) return true;
+    for (const StepFacts &theirs : all) exchange.alike([&] { compare(mine, theirs); });
+    return false;
+}
+
 dslide_step_stats Trainer::step(const Batch &batch) {
     model_->cluster().need_open();
-    if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; load a checkpoint");
+    agree(Call::trainer_step, batch, false);
+    return agreed_step(batch);
+}
+
+dslide_step_stats Trainer::agreed_step(const Batch &batch) {
     Arena &arena = model_->cluster().arena();
     Exchange &exchange = model_->cluster().exchange();
     dslide_step_stats stats{};
@@ -250,29 +294,26 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     Stopwatch phase;
     const std::int64_t sent_before = exchange.total_traffic().bytes_sent;
     const std::int64_t samples_after = model_->samples_seen + batch.size();
-    double counted = 0;
-    exchange.local([&] {
-        targets_.set(options_.loss, batch);
-        for (std::int64_t i = 0; i < batch.size(); ++i)
-            counted += targets_.sample_weight[static_cast<std::size_t>(i)] > 0;
-        own_labels_.set(batch.labels, targets_, model_->placement());
-    });
-    exchange.agree(Call::trainer_step, StepFacts{step_, batch.size(), batch.features.nnz(), batch.labels.nnz()},
-                   "batch");
+    const std::int64_t counted = counted_samples(batch, options_.loss);
     if (counted == 0) { // nothing to learn from: as if the batch had not come, but its samples were seen
         if (!counts_known_) count_labels(batch.labels, 1);
         stats.samples_seen = model_->samples_seen = samples_after;
         stats.samples = batch.size();
         return stats;
     }
-
+    exchange.local([&] {
+        targets_.set(options_.loss, batch);
+        own_labels_.set(batch.labels, targets_, model_->placement());
+    });
     std::optional<Undo> undo;
     exchange.local([&] { undo.emplace(*this, batch.labels); });
     const double rate = learning_rate(options_, samples_trained());
     const Optimizer optimizer(options_, step_ + 1, rate);
     const bool all = options_.select == DSLIDE_SELECT_ALL;
     model_->forward(batch.features, activations_);
-    for (const Matrix &activation : activations_.full) check_activations(activation, step_ + 1, rate);
+    exchange.alike([&] {
+        for (const Matrix &activation : activations_.full) check_activations(activation, step_ + 1, rate);
+    });
     const Matrix &h = activations_.last();
     stats.seconds_forward = phase.lap();
 
@@ -302,9 +343,11 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     exchange.local([&] { input_backward_.prepare(arena, batch.features, model_->n_inputs()); });
     merge_loss(exchange, options_.loss, batch.size(), loss_parts_);
     stats.loss = loss_parts_.mean_loss(options_.loss, batch.labels, targets_);
-    if (!std::isfinite(stats.loss))
-        fail(DSLIDE_E_DIVERGED, "loss is ", stats.loss, " in step ", step_ + 1, " (learning rate ", rate,
-             "); no weight was changed");
+    exchange.alike([&] {
+        if (!std::isfinite(stats.loss))
+            fail(DSLIDE_E_DIVERGED, "loss is ", stats.loss, " in step ", step_ + 1, " (learning rate ", rate,
+                 "); no weight was changed");
+    });
 
     undo->keep();
     broken_ = true;
@@ -328,7 +371,8 @@ dslide_step_stats Trainer::step(const Batch &batch) {
     stats.samples = batch.size();
     stats.samples_seen = model_->samples_seen = samples_after;
     stats.learning_rate = rate;
-    stats.active_share = loss_parts_.active_pairs / counted / static_cast<double>(model_->n_outputs());
+    stats.active_share =
+        loss_parts_.active_pairs / static_cast<double>(counted) / static_cast<double>(model_->n_outputs());
     stats.bytes_sent = exchange.total_traffic().bytes_sent - sent_before;
     stats.seconds = whole.seconds();
     return stats;

@@ -37,8 +37,12 @@ public:
     Trainer(const Trainer &) = delete;
     Trainer &operator=(const Trainer &) = delete;
 
-    /// Rows and labels must lie within the model's shape.
+    /// Rows and labels must lie within the model's shape. Collective.
     dslide_step_stats step(const Batch &batch);
+    /// The two halves of it: all ranks have the same batch and are at the same step, or an error on each; then the
+    /// step. Returns whether any rank wants to stop; the batches are not compared then.
+    bool agree(Call call, const Batch &batch, bool stop);
+    dslide_step_stats agreed_step(const Batch &batch);
 
     const dslide_trainer_options &options() const { return options_; }
     dslide_trainer_info info() const;

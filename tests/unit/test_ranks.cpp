@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training, prediction and evaluation on several ranks against one.
 #include "cmocka.hpp"
+#undef skip // a macro; Dataset has a member of this name
+
 #include "rank_threads.hpp"
 
 #include "core/random.hpp"
-#include "train/trainer.hpp"
+#include "data/open.hpp"
+#include "predict/evaluate.hpp"
+#include "train/run.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -239,6 +243,141 @@ static void test_ranks__different_batches_are_an_error_on_every_rank(void **) {
     assert_string_equal(failing.c_str(), "");
 }
 
+namespace {
+
+/// A data set that fails in its n-th call of next().
+class Failing : public Dataset {
+public:
+    Failing(std::unique_ptr<Dataset> rows, int calls) : rows_(std::move(rows)), calls_(calls) {}
+    dslide_dataset_info info() const override { return rows_->info(); }
+    void rewind(std::int64_t epoch, bool in_file_order) override { rows_->rewind(epoch, in_file_order); }
+    void skip(std::int64_t rows) override { rows_->skip(rows); }
+    Batch next(std::int64_t most) override {
+        if (calls_-- == 0) fail(DSLIDE_E_FORMAT, "train.txt:7:1: expected a number");
+        return rows_->next(most);
+    }
+
+private:
+    std::unique_ptr<Dataset> rows_;
+    int calls_;
+};
+
+std::unique_ptr<Dataset> dataset_of(const Rows &rows) {
+    dslide_dataset_options o{};
+    o.struct_size = sizeof o;
+    o.shuffle = 1;
+    const Batch all = rows.batch(0, n_samples);
+    return dataset_of_rows(all.features, all.labels, nullptr, o);
+}
+
+struct RunResult {
+    std::vector<dslide_epoch_report> reports;
+    bool stopped = false;
+    std::int64_t steps = 0;
+};
+
+/// Three epochs with evaluation. Rank `stopper` asks to stop after the second.
+RunResult run_on(int ranks, int stopper = -1) {
+    RunResult result;
+    const Rows rows(7), judged(8);
+    struct Host {
+        RunResult mine;
+        bool stops = false;
+    };
+    const auto outcomes = on_ranks(ranks, [&](const std::shared_ptr<Cluster> &cluster) {
+        Trainer trainer(std::make_shared<Model>(cluster, shape_of({32})), forced(2));
+        const auto data = dataset_of(rows), eval = dataset_of(judged);
+        Host host;
+        host.stops = cluster->rank() == stopper;
+        RunOptions options;
+        options.epochs = 3;
+        options.batch_size = 20;
+        options.eval_data = eval.get();
+        options.eval = resolved(dslide_eval_options{});
+        options.user_data = &host;
+        options.on_epoch = [](void *user, const dslide_epoch_report *report) -> std::int32_t {
+            auto *h = static_cast<Host *>(user);
+            h->mine.reports.push_back(*report);
+            return h->stops && report->epoch == 2;
+        };
+        dslide_epoch_report last{};
+        host.mine.stopped = run(trainer, *data, options, last);
+        host.mine.steps = trainer.steps();
+        if (cluster->rank() == ranks - 1) result = host.mine;
+    });
+    for (const RankOutcome &outcome : outcomes)
+        if (outcome.status != DSLIDE_OK) fail(outcome.status, outcome.text);
+    return result;
+}
+
+} // namespace
+
+static void test_ranks__a_run_gives_the_reports_of_one_rank(void **) {
+    std::string failing;
+    {
+        const RunResult one = run_on(1);
+        for (const int ranks : {2, 3, 8}) {
+            const RunResult many = run_on(ranks);
+            if (many.reports.size() != 3 || one.reports.size() != 3) {
+                failing += "epochs ";
+                continue;
+            }
+            for (std::size_t e = 0; e < 3; ++e) {
+                const dslide_epoch_report &a = one.reports[e], &b = many.reports[e];
+                if (a.step != b.step || a.samples != b.samples || a.is_best != b.is_best ||
+                    std::abs(a.loss - b.loss) > 1e-4 * a.loss || a.rows_touched != b.rows_touched ||
+                    std::abs(a.metrics.precision[0] - b.metrics.precision[0]) > 1e-9 ||
+                    std::abs(a.metrics.ndcg[2] - b.metrics.ndcg[2]) > 1e-9)
+                    failing += std::to_string(ranks) + " ranks, epoch " + std::to_string(e + 1) + ": loss " +
+                               std::to_string(a.loss) + " " + std::to_string(b.loss) + "; ";
+            }
+        }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__one_rank_stops_all(void **) {
+    bool stopped = false, others_stopped = false;
+    std::size_t epochs = 0;
+    {
+        const RunResult many = run_on(3, 0); // seen from rank 2
+        stopped = run_on(1, 0).stopped;
+        others_stopped = many.stopped;
+        epochs = many.reports.size();
+    }
+    assert_true(stopped);
+    assert_true(others_stopped);
+    assert_int_equal(epochs, 2);
+}
+
+static void test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all(void **) {
+    std::string failing;
+    {
+        const Rows rows(7);
+        for (int bad = 0; bad < 3; ++bad)
+            for (const int calls : {0, 3}) {
+                const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
+                    Trainer trainer(std::make_shared<Model>(cluster, shape_of({8})), forced(0));
+                    auto data = dataset_of(rows);
+                    // Label counts are asked for first; let them come from elsewhere.
+                    trainer.set_label_counts(std::vector<std::int64_t>(n_classes, 1), 1);
+                    if (cluster->rank() == bad) data = std::make_unique<Failing>(std::move(data), calls);
+                    RunOptions options;
+                    options.batch_size = 20;
+                    dslide_epoch_report last{};
+                    run(trainer, *data, options, last);
+                });
+                for (int r = 0; r < 3; ++r) {
+                    const RankOutcome &o = outcomes[static_cast<std::size_t>(r)];
+                    if (o.status != (r == bad ? DSLIDE_E_FORMAT : DSLIDE_E_PEER) ||
+                        o.text.find("train.txt:7:1") == std::string::npos)
+                        failing += std::to_string(o.status) + " " + o.text + "; ";
+                }
+            }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks__forced_active_sets_give_the_weights_of_one_rank),
@@ -247,6 +386,9 @@ int main() {
         cmocka_unit_test(test_ranks__tables_train_as_well_on_any_number_of_ranks),
         cmocka_unit_test(test_ranks__bfloat16_payload_stays_near),
         cmocka_unit_test(test_ranks__different_batches_are_an_error_on_every_rank),
+        cmocka_unit_test(test_ranks__a_run_gives_the_reports_of_one_rank),
+        cmocka_unit_test(test_ranks__one_rank_stops_all),
+        cmocka_unit_test(test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
