@@ -64,7 +64,7 @@ void CollisionCounter::list(std::uint8_t level) {
     }
 }
 
-void CollisionCounter::clear() {
+void CollisionCounter::clear() noexcept {
     if (notes_ids_)
         for (std::size_t i = 0; i < n_touched_; ++i) count_[static_cast<std::size_t>(touched_[i])] = 0;
     else
@@ -77,6 +77,7 @@ std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32
                                      std::int32_t *out, std::int32_t *collisions) {
     const int n_tables = tables.family().tables();
     count_.resize(static_cast<std::size_t>(tables.count()));
+    const Clear clear_at_end{*this};
     notes_ids_ = 16 * n_tables < static_cast<std::int64_t>(tables.buckets()); // fewer than a sixteenth of all collide
     count_all(tables, codes, code_stride, bucket_limit, random);
     count_levels();
@@ -110,7 +111,6 @@ std::int64_t CollisionCounter::query(const HashTables &tables, const std::uint32
         out[at] = id;
         if (collisions) collisions[at] = c;
     }
-    clear();
     return above + at_cut;
 }
 

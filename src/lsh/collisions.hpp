@@ -31,7 +31,11 @@ private:
     void count_levels();
     std::int64_t at_least(std::uint8_t level) const; ///< how many collided so often
     void list(std::uint8_t level);                   ///< ... and which: to found_
-    void clear();
+    void clear() noexcept;
+    struct Clear { ///< also after an exception
+        CollisionCounter &counter;
+        ~Clear() { counter.clear(); }
+    };
 
     std::vector<std::uint8_t> count_; ///< zero between calls
     /// Where few of all vectors collide, their ids are noted while counting; otherwise the counts are scanned
