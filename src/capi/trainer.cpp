@@ -49,8 +49,9 @@ void dslide_trainer_options_init(dslide_trainer_options *options, size_t size) n
 
 void dslide_run_options_init(dslide_run_options *options, size_t size) noexcept { capi::init_options(options, size); }
 
-dslide_status dslide_estimate_memory(const dslide_model_options *model, const dslide_trainer_options *trainer,
-                                     int64_t batch_size, int64_t data_bytes, dslide_memory_estimate *out) noexcept {
+dslide_status dslide_model_estimate_memory(const dslide_model_options *model, const dslide_trainer_options *trainer,
+                                           int64_t batch_size, int64_t data_bytes,
+                                           dslide_memory_estimate *out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(model, "model");
         capi::check_result(out, "out");

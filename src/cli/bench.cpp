@@ -139,7 +139,7 @@ std::string result_text(const dslide_model_info &model, const Trainer &trainer, 
 void need_memory(const BenchFlags &flags) {
     dslide_memory_estimate estimate = {};
     estimate.struct_size = sizeof estimate;
-    check(dslide_estimate_memory(&flags.model, &flags.trainer, flags.batch, 0, &estimate));
+    check(dslide_model_estimate_memory(&flags.model, &flags.trainer, flags.batch, 0, &estimate));
     const std::int64_t available = available_memory();
     if (available >= 0 && estimate.total_bytes > available)
         throw Failure("this shape needs " + bytes_text(estimate.total_bytes) + " of memory, " + bytes_text(available) +

@@ -89,7 +89,7 @@ void estimate_memory(const TrainFlags &flags, TrainingSetup &setup) {
     if (setup.test) data_bytes += dataset_info(setup.test).resident_bytes;
     setup.memory = {};
     setup.memory.struct_size = sizeof setup.memory;
-    check(dslide_estimate_memory(&shape, &training, flags.batch, data_bytes, &setup.memory));
+    check(dslide_model_estimate_memory(&shape, &training, flags.batch, data_bytes, &setup.memory));
     setup.available_bytes = available_memory();
 }
 

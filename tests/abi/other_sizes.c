@@ -251,7 +251,7 @@ static dslide_status get_estimate(void *out) {
     dslide_model_options shape;
     init_model(&shape, sizeof shape);
     set_model(&shape);
-    return dslide_estimate_memory(&shape, NULL, 4, 0, out);
+    return dslide_model_estimate_memory(&shape, NULL, 4, 0, out);
 }
 static dslide_status get_report(void *out) {
     dslide_trainer_info info;

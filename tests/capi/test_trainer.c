@@ -100,17 +100,17 @@ static void test_trainer__refuses_bad_arguments(void **state) {
     assert_fails_with(dslide_trainer_run(trainer, NULL, NULL, NULL), DSLIDE_E_ARGUMENT, "data");
 
     dslide_model_options_init(&shape, sizeof shape);
-    assert_fails_with(dslide_estimate_memory(NULL, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "model");
+    assert_fails_with(dslide_model_estimate_memory(NULL, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "model");
     shape.n_inputs = shape.n_outputs = 5;
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "struct_size");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "struct_size");
     estimate.struct_size = sizeof estimate;
     shape.n_inputs = 0;
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "n_inputs");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "n_inputs");
     shape.n_inputs = shape.n_outputs = INT32_MAX;
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 0, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, INT64_MAX, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, -1, &estimate), DSLIDE_E_ARGUMENT, "data_bytes");
-    assert_fails_with(dslide_estimate_memory(&shape, NULL, 1, 0, NULL), DSLIDE_E_ARGUMENT, "out");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 0, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, INT64_MAX, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, -1, &estimate), DSLIDE_E_ARGUMENT, "data_bytes");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, 0, NULL), DSLIDE_E_ARGUMENT, "out");
     assert_int_equal(estimate.total_bytes, 0);
     dslide_trainer_free(trainer);
     dslide_trainer_free(NULL);
@@ -133,7 +133,7 @@ static void test_trainer__estimates_of_the_largest_shapes_do_not_overflow(void *
     options.candidate_factor = 1000;
     for (options.select = DSLIDE_SELECT_SIMHASH; options.select <= DSLIDE_SELECT_ALL; ++options.select) {
         dslide_memory_estimate e = {.struct_size = sizeof e};
-        assert_int_equal(dslide_estimate_memory(&shape, &options, 1048576, INT64_C(1) << 60, &e), DSLIDE_OK);
+        assert_int_equal(dslide_model_estimate_memory(&shape, &options, 1048576, INT64_C(1) << 60, &e), DSLIDE_OK);
         assert_true(e.weight_bytes > 2 * INT64_C(2147483647) * 65536 * 4 - 1);
         assert_true(e.optimizer_bytes == 2 * e.weight_bytes);
         assert_true(e.table_bytes >= 0 && e.buffer_bytes > 0);
@@ -172,7 +172,7 @@ static int measured_over_estimated(const shape_case *c) {
     }
     dslide_csr_view x = {sizeof x, 32, c->batch, c->inputs, ptr, col, NULL},
                     y = {sizeof y, 32, c->batch, c->outputs, label_ptr, label, NULL};
-    if (dslide_estimate_memory(&shape, &options, c->batch, 0, &estimate) != DSLIDE_OK) return 0;
+    if (dslide_model_estimate_memory(&shape, &options, c->batch, 0, &estimate) != DSLIDE_OK) return 0;
     if (dslide_cluster_open_self(NULL, &cluster) != DSLIDE_OK) return 0;
     if (dslide_model_create(cluster, &shape, &model) != DSLIDE_OK) return 0;
     if (dslide_trainer_create(model, &options, &trainer) != DSLIDE_OK) return 0;
