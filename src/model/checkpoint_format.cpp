@@ -434,7 +434,6 @@ void Meta::set_number(const std::string &key, double value) {
     if (!std::isfinite(value)) fail(DSLIDE_E_INTERNAL, "meta \"", key, "\" is not finite");
     state_->object[key] = value;
 }
-void Meta::set_text(const std::string &key, const std::string &value) { state_->object[key] = value; }
 void Meta::set_ints(const std::string &key, const std::vector<std::int64_t> &values) { state_->object[key] = values; }
 
 bool Meta::has(const std::string &key) const { return state_->object.contains(key); }
@@ -452,21 +451,12 @@ std::uint64_t Meta::get_uint(const std::string &key) const {
 double Meta::get_number(const std::string &key) const {
     return state_->get<double>(key, state_->at(key).is_number(), "a number");
 }
-std::string Meta::get_text(const std::string &key) const {
-    return state_->get<std::string>(key, state_->at(key).is_string(), "a string");
-}
 std::vector<std::int64_t> Meta::get_ints(const std::string &key) const {
     const Json &value = state_->at(key);
     return state_->get<std::vector<std::int64_t>>(
         key, value.is_array() && std::all_of(value.begin(), value.end(), State::is_int64), "an array of integers");
 }
 
-std::string Meta::json() const {
-    try {
-        return state_->object.dump();
-    } catch (const Json::exception &) {
-        fail(DSLIDE_E_ARGUMENT, "a text in the checkpoint's meta is not UTF-8");
-    }
-}
+std::string Meta::json() const { return state_->object.dump(); }
 
 } // namespace dslide

@@ -22,8 +22,7 @@ public:
     void set_bool(const std::string &key, bool value);
     void set_int(const std::string &key, std::int64_t value);
     void set_uint(const std::string &key, std::uint64_t value);
-    void set_number(const std::string &key, double value);           ///< finite; read back bit for bit
-    void set_text(const std::string &key, const std::string &value); ///< UTF-8
+    void set_number(const std::string &key, double value); ///< finite; read back bit for bit
     void set_ints(const std::string &key, const std::vector<std::int64_t> &values);
 
     bool has(const std::string &key) const;
@@ -31,7 +30,6 @@ public:
     std::int64_t get_int(const std::string &key) const;
     std::uint64_t get_uint(const std::string &key) const;
     double get_number(const std::string &key) const;
-    std::string get_text(const std::string &key) const;
     std::vector<std::int64_t> get_ints(const std::string &key) const;
 
     std::string json() const;
