@@ -100,8 +100,9 @@ typedef struct dslide_trainer_options {
     float candidate_factor;   /**< rows retrieved and scored for each row kept, >= 1; 0: chosen */
     float rebuild_growth;     /**< each gap between rebuilds is so many times the last, 1 .. 1,000; 0: 1.1, from 50,000
                                    classes on 1.5 */
-    int64_t rebuild_first;    /**< steps before the first rebuild of the tables; 0: 50 */
-    int64_t rebuild_max;      /**< longest gap in steps; 0: 1,000 */
+    int64_t rebuild_first;    /**< steps before the first rebuild of the tables, at most rebuild_max; 0: 50, or
+                                   rebuild_max if that is less */
+    int64_t rebuild_max;      /**< longest gap in steps; 0: 1,000, or rebuild_first if that is more */
     float frequency_power; /**< shared rows are drawn by (label frequency)^power; 0: 1. Below 0, down to -1: means 0 */
     int32_t reserved;      /**< 0 */
     int64_t hard_from;     /**< retrieval begins after so many training samples. Before, when it is no better than

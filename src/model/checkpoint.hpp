@@ -3,6 +3,7 @@
 // docs/checkpoint.md is the description for readers in other languages.
 #pragma once
 
+#include "core/error.hpp"
 #include "model/file_calls.hpp"
 
 #include <cstdint>
@@ -120,6 +121,17 @@ private:
     struct State;
     std::unique_ptr<State> state_;
 };
+
+/// What a caller may not ask for is damage where a file asks for it.
+template <class Body>
+auto from_file(const CheckpointReader &checkpoint, Body &&body) {
+    try {
+        return body();
+    } catch (const Error &e) {
+        if (e.status() != DSLIDE_E_ARGUMENT) throw;
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": ", e.what());
+    }
+}
 
 /// The checkpoints of a run under one directory: `epoch-000001`, `step-000000500`, links `latest` and `best`. Keeps the
 /// best, the latest and the one before it; removes the others of such names, and leftovers of interrupted saves.

@@ -82,7 +82,7 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
     const Meta meta(checkpoint.meta());
     dslide_model_options stated = options_from(meta);
     check_shapes(checkpoint, stated);
-    options_ = resolved(stated);
+    options_ = from_file(checkpoint, [&] { return resolved(stated); });
     samples_seen = meta.get_int("samples_seen");
     if (samples_seen < 0) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": samples_seen is ", samples_seen);
     placement_ = Placement(n_outputs(), {}, cluster_->shares(), cluster_->rank(), options_.seed);

@@ -134,9 +134,12 @@ dslide_trainer_options resolved(dslide_trainer_options o, const dslide_model_opt
     if (o.bits == 0) o.bits = default_bits(shape.n_outputs);
     o.bits = possible_bits(hash_family_of(o.select), o.bits);
     if (o.candidate_factor == 0) o.candidate_factor = 5;
-    if (o.rebuild_first == 0) o.rebuild_first = 50;
     if (o.rebuild_growth == 0) o.rebuild_growth = wide ? 1.5f : 1.1f;
-    if (o.rebuild_max == 0) o.rebuild_max = 1000;
+    if (o.rebuild_max == 0) o.rebuild_max = std::max<std::int64_t>(1000, o.rebuild_first);
+    if (o.rebuild_first == 0) o.rebuild_first = std::min<std::int64_t>(50, o.rebuild_max);
+    if (o.rebuild_first > o.rebuild_max)
+        fail(DSLIDE_E_ARGUMENT, "rebuild_first is ", o.rebuild_first, ", expected at most rebuild_max, ",
+             o.rebuild_max);
     if (o.select == DSLIDE_SELECT_AUTO)
         o.select = dense_is_cheaper(o, shape) ? DSLIDE_SELECT_ALL : DSLIDE_SELECT_SIMHASH;
     o.struct_size = sizeof o;

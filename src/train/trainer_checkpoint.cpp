@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <type_traits>
 
 namespace dslide {
@@ -158,7 +159,7 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
 
 Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoint) : model_(std::move(model)) {
     const Meta meta(checkpoint.meta());
-    options_ = resolved(options_from(meta), model_->options());
+    options_ = from_file(checkpoint, [&] { return resolved(options_from(meta), model_->options()); });
     plan_ = plan_of(options_, model_->options());
     step_ = meta.get_int("steps");
     first_sample_ = meta.get_int("first_sample");
@@ -198,7 +199,7 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     state.scale = static_cast<float>(meta.get_number("tables.scale"));
     state.rebuilds = meta.get_int("tables.rebuilds");
     state.batches = meta.get_int("tables.batches");
-    const double longest = static_cast<double>(std::max(options_.rebuild_first, options_.rebuild_max));
+    const auto longest = static_cast<double>(options_.rebuild_max);
     if (!(state.schedule.gap >= 0 && state.schedule.gap <= longest) || !(state.scale > 0 && std::isfinite(state.scale)))
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": settings of the hash tables are out of range");
     // Another number than the model's brings about the rebuild that the saving trainer was going to make.
@@ -223,6 +224,8 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
         checkpoint.read_rows(head_tensor, 0, 1, head.data(), shape.cols);
         if (std::any_of(head.begin(), head.end(), [&](std::int32_t row) { return row < 0 || row >= codes.rows; }))
             fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a row in ", head_tensor, " is not below ", codes.rows);
+        if (std::set<std::int32_t>(head.begin(), head.end()).size() != head.size())
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a row is in ", head_tensor, " twice");
     }
     source.set_head(std::move(head), codes.rows);
     checkpoint.read_rows(mean_tensor, 0, 1, source.running_mean().data(), mean.cols);

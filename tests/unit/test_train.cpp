@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "data/open.hpp"
+#include "model/meta.hpp"
 #include "train/run.hpp"
 #include "train/trainer.hpp"
 
@@ -1010,6 +1011,8 @@ static void test_train__options_out_of_range_are_named(void **) {
         {"rebuild_first", [](auto &o) { o.rebuild_first = -1; }},
         {"rebuild_growth", [](auto &o) { o.rebuild_growth = 0.9f; }},
         {"rebuild_max", [](auto &o) { o.rebuild_max = -1; }},
+        {"rebuild_first", [](auto &o) { o.rebuild_first = 21, o.rebuild_max = 20; }},
+        {"candidate_factor", [](auto &o) { o.candidate_factor = 2e30f; }},
         {"frequency_power", [](auto &o) { o.frequency_power = nan; }},
     };
     std::string failing;
@@ -1026,6 +1029,109 @@ static void test_train__options_out_of_range_are_named(void **) {
     o.flags = 16;
     if (status_of([&] { resolved(o, shape); }) != DSLIDE_E_UNSUPPORTED) failing += "flags ";
     assert_string_equal(failing.c_str(), "");
+}
+
+namespace {
+
+/// A saved trainer, with something in it changed before it is written. Status and text of loading it.
+dslide_status load_changed(const std::function<void(Meta &, CheckpointContent &)> &change, std::string &text) {
+    const Scratch scratch;
+    const Rows rows(40, 30, 200);
+    auto o = selecting(DSLIDE_SELECT_SIMHASH);
+    o.shared_negatives = 5;
+    Trainer trainer(make_model(shape_of(30, 200, {16})), o);
+    trainer.step(rows.all());
+    trainer.finish_label_counts();
+    std::vector<Array<std::int32_t>> kept;
+    CheckpointContent content = trainer.content(kept);
+    Meta meta(content.meta);
+    change(meta, content);
+    content.meta = meta.json();
+    write_checkpoint(scratch / "c", content);
+    return status_of([&] { Loaded(scratch / "c"); }, &text);
+}
+
+TensorPart &tensor_of(CheckpointContent &content, const std::string &name) {
+    return *std::find_if(content.tensors.begin(), content.tensors.end(), [&](auto &t) { return t.name == name; });
+}
+
+} // namespace
+
+static void test_train__a_checkpoint_that_lies_is_a_fault_of_the_file(void **) {
+    static const std::int32_t twice[] = {3, 7, 3};
+    static const std::int32_t outside[] = {200};
+    const auto set = [](const char *key, auto value) {
+        return [=](Meta &meta, CheckpointContent &) {
+            if constexpr (std::is_floating_point_v<decltype(value)>)
+                meta.set_number(key, value);
+            else
+                meta.set_int(key, value);
+        };
+    };
+    const auto head = [](const std::int32_t *rows, std::int64_t n) {
+        return [=](Meta &, CheckpointContent &content) {
+            TensorPart &t = tensor_of(content, "tables.head");
+            t.cols = t.row_stride = n;
+            t.data = rows;
+        };
+    };
+    const struct {
+        const char *name;
+        std::function<void(Meta &, CheckpointContent &)> change;
+    } cases[] = {
+        {"trainer.optimizer", set("trainer.optimizer", 9)},
+        {"learning_rate", set("trainer.learning_rate", -1.0)},
+        {"rebuild_first", set("trainer.rebuild_first", 2000)},
+        {"index_base", set("index_base", 7)},
+        {"samples_seen", set("samples_seen", -1)},
+        {"counter", set("steps", -1)},
+        {"hash tables", set("tables.scale", 0.0)},
+        {"twice", head(twice, 3)},
+        {"tables.head", head(outside, 1)},
+        {"label counts",
+         [](Meta &, CheckpointContent &content) {
+             std::erase_if(content.tensors, [](auto &t) { return t.name == "label.counts"; });
+         }},
+    };
+    std::string failing, text;
+    const dslide_status unchanged = load_changed([](Meta &, CheckpointContent &) {}, text);
+    for (const auto &c : cases) {
+        const dslide_status status = load_changed(c.change, text);
+        if (status != DSLIDE_E_FORMAT ||
+            (text.find(c.name) == std::string::npos && std::string(c.name) != "trainer.optimizer"))
+            failing += std::string(c.name) + ": " + std::to_string(status) + " " + text + "; ";
+    }
+    assert_int_equal(unchanged, DSLIDE_OK);
+    assert_string_equal(failing.c_str(), "");
+}
+
+// A stream is counted while it is trained on: in the first epoch, and only then.
+static void test_train__a_stream_is_counted_once(void **) {
+    std::vector<std::int64_t> counts;
+    std::int64_t samples = 0, epochs = 0;
+    {
+        const std::string text = "0,2 0:1 3:1\n2 1:1\n1,2 2:1 3:0.5\n";
+        dslide_dataset_options o{};
+        o.struct_size = sizeof o;
+        o.mode = DSLIDE_DATASET_STREAMING;
+        o.n_features = 4;
+        o.n_labels = 3;
+        const auto arena = std::make_shared<Arena>(1);
+        const auto data = open_text(arena, Input::memory(text.data(), text.size()), o);
+        const auto model = make_model(shape_of(4, 3, {8}));
+        Trainer trainer(model, selecting(DSLIDE_SELECT_ALL));
+        RunOptions options;
+        options.epochs = 3;
+        options.batch_size = 2;
+        dslide_epoch_report last{};
+        run(trainer, *data, options, last);
+        counts = model->label_frequencies().counts;
+        samples = model->label_frequencies().samples;
+        epochs = last.epoch;
+    }
+    assert_int_equal(epochs, 3);
+    assert_int_equal(samples, 3);
+    assert_true((counts == std::vector<std::int64_t>{1, 1, 3}));
 }
 
 int main() {
@@ -1045,6 +1151,8 @@ int main() {
         cmocka_unit_test(test_train__lazy_updates_leave_untouched_rows_alone),
         cmocka_unit_test(test_train__divergence_is_told_and_leaves_no_trace),
         cmocka_unit_test(test_train__a_step_whose_loss_is_infinite_leaves_no_trace),
+        cmocka_unit_test(test_train__a_checkpoint_that_lies_is_a_fault_of_the_file),
+        cmocka_unit_test(test_train__a_stream_is_counted_once),
         cmocka_unit_test(test_train__too_high_a_rate_ends_as_divergence),
         cmocka_unit_test(test_train__schedule_begins_with_the_trainer),
         cmocka_unit_test(test_train__one_trainer_a_model),
