@@ -157,23 +157,6 @@ HWY_INLINE void score_samples(const float *w, float bias, const float *h, std::i
     sum.store(bias, z);
 }
 
-void score_row(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n,
-               const std::int32_t *sample, std::int64_t count, float *z) {
-    std::int64_t i = 0;
-    for (; i + 8 <= count; i += 8) score_samples<8>(w, bias, h, stride, n, sample + i, z + i);
-    for (; i + 4 <= count; i += 4) score_samples<4>(w, bias, h, stride, n, sample + i, z + i);
-    switch (count - i) {
-    case 1:
-        return score_samples<1>(w, bias, h, stride, n, sample + i, z + i);
-    case 2:
-        return score_samples<2>(w, bias, h, stride, n, sample + i, z + i);
-    case 3:
-        return score_samples<3>(w, bias, h, stride, n, sample + i, z + i);
-    default:
-        return;
-    }
-}
-
 // Two bfloat16 in 32 bits: the one at the lower address in the lower half.
 HWY_INLINE V low_bf16(Bits pair) { return hn::BitCast(d, hn::ShiftLeft<16>(pair)); }
 HWY_INLINE V high_bf16(Bits pair) { return hn::BitCast(d, hn::And(pair, hn::Set(bits_tag, 0xffff0000u))); }
@@ -187,8 +170,8 @@ HWY_INLINE V load_bf16(const std::uint16_t *p) {
 }
 
 template <int samples>
-HWY_INLINE void score_samples_bf16(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
-                                   std::int64_t n, const std::int32_t *sample, float *z) {
+HWY_INLINE void score_samples(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride,
+                              std::int64_t n, const std::int32_t *sample, float *z) {
     const std::uint16_t *row[samples];
     DSLIDE_UNROLL
     for (int r = 0; r < samples; ++r) row[r] = h + sample[r] * stride;
@@ -211,21 +194,32 @@ HWY_INLINE void score_samples_bf16(const std::uint16_t *w, float bias, const std
     sum.store(bias, z);
 }
 
-void score_row_bf16(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride, std::int64_t n,
-                    const std::int32_t *sample, std::int64_t count, float *z) {
+template <class T>
+HWY_INLINE void score_in_groups(const T *w, float bias, const T *h, std::int64_t stride, std::int64_t n,
+                                const std::int32_t *sample, std::int64_t count, float *z) {
     std::int64_t i = 0;
-    for (; i + 8 <= count; i += 8) score_samples_bf16<8>(w, bias, h, stride, n, sample + i, z + i);
-    for (; i + 4 <= count; i += 4) score_samples_bf16<4>(w, bias, h, stride, n, sample + i, z + i);
+    for (; i + 8 <= count; i += 8) score_samples<8>(w, bias, h, stride, n, sample + i, z + i);
+    for (; i + 4 <= count; i += 4) score_samples<4>(w, bias, h, stride, n, sample + i, z + i);
     switch (count - i) {
     case 1:
-        return score_samples_bf16<1>(w, bias, h, stride, n, sample + i, z + i);
+        return score_samples<1>(w, bias, h, stride, n, sample + i, z + i);
     case 2:
-        return score_samples_bf16<2>(w, bias, h, stride, n, sample + i, z + i);
+        return score_samples<2>(w, bias, h, stride, n, sample + i, z + i);
     case 3:
-        return score_samples_bf16<3>(w, bias, h, stride, n, sample + i, z + i);
+        return score_samples<3>(w, bias, h, stride, n, sample + i, z + i);
     default:
         return;
     }
+}
+
+void score_row(const float *w, float bias, const float *h, std::int64_t stride, std::int64_t n,
+               const std::int32_t *sample, std::int64_t count, float *z) {
+    score_in_groups(w, bias, h, stride, n, sample, count, z);
+}
+
+void score_row_bf16(const std::uint16_t *w, float bias, const std::uint16_t *h, std::int64_t stride, std::int64_t n,
+                    const std::int32_t *sample, std::int64_t count, float *z) {
+    score_in_groups(w, bias, h, stride, n, sample, count, z);
 }
 
 /// A block of columns, as many vectors as fit twice into the registers: weights and gradient stay there while the
