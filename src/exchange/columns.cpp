@@ -17,6 +17,7 @@ public:
         return static_cast<std::size_t>(samples * width_) * (bf16_ ? sizeof(std::uint16_t) : sizeof(float));
     }
     void put(std::byte *block, std::int64_t sample, const float *from) const {
+        if (width_ == 0) return;
         std::byte *to = block + bytes(sample);
         if (bf16_)
             for (std::int64_t j = 0; j < width_; j += simd::row_lanes) {
@@ -31,6 +32,7 @@ public:
             std::memcpy(to, from, bytes(1));
     }
     void get(const std::byte *block, std::int64_t sample, float *to) const {
+        if (width_ == 0) return;
         const std::byte *from = block + bytes(sample);
         if (!bf16_) {
             std::memcpy(to, from, bytes(1));

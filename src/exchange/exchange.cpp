@@ -91,9 +91,9 @@ Exchange::Exchange(std::unique_ptr<Transport> transport, const Settings &setting
       out_(static_cast<std::size_t>(size_)), in_(static_cast<std::size_t>(size_)),
       agreed_(static_cast<std::size_t>(size_)) {}
 
-// Messages may still be written into the buffers after a failure: they are left to the process then.
+// Buffers that messages may still be written into are left to the process.
 Exchange::~Exchange() {
-    if (!transport_ || !is_spent_) return;
+    if (!transport_ || !is_spent_ || !transport_->writes_after_abandon()) return;
     for (std::vector<Buffer> *side : {&out_, &in_})
         for (Buffer &buffer : *side) new std::vector<std::byte>(std::move(buffer.bytes));
 }

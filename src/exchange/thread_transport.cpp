@@ -85,6 +85,8 @@ public:
         hub_->gone[static_cast<std::size_t>(rank_)] = true;
     }
 
+    bool writes_after_abandon() const override { return false; } // this rank itself copies what it receives
+
     void close() override { abandon(); }
 
 private:

@@ -40,6 +40,8 @@ public:
     virtual void send_last(const void *data, std::size_t bytes) noexcept = 0;
     /// Gives up what is under way; no message is sent or received after it.
     virtual void abandon() noexcept = 0;
+    /// Whether the buffers of what was given up may still be written: the caller then keeps them for good.
+    virtual bool writes_after_abandon() const = 0;
     /// Leaves in good order, after the last exchange.
     virtual void close() = 0;
 };
