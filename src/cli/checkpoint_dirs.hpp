@@ -2,6 +2,7 @@
 // Where checkpoints lie: a directory with a manifest, or a directory of such directories with `latest` and `best`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

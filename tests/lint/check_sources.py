@@ -161,6 +161,41 @@ def rule_no_views_in_headers(root):
                 yield f'{path}:{number}: <{name}> is not usable with every supported compiler'
 
 
+# What the headers of one standard library bring along those of another do not: g++ 14 needs includes that 12 forgave.
+STANDARD_NAMES = {
+    'cstdint': re.compile(r'\bstd::u?int(8|16|32|64)_t\b'),
+    'cstring': re.compile(r'\bstd::(memcpy|memset|memcmp|strlen|strncpy|strcmp|strerror)\b'),
+    'algorithm': re.compile(r'\bstd::(sort|stable_sort|min|max|clamp|copy_n|fill|find_if|any_of|all_of|none_of|lower_bound|'
+                            r'upper_bound|remove_if|unique|nth_element|partial_sort|transform|min_element|max_element)\b'),
+    'memory': re.compile(r'\bstd::(unique_ptr|shared_ptr|make_unique|make_shared)\b'),
+    'vector': re.compile(r'\bstd::vector\b'),
+    'string': re.compile(r'\bstd::(string|to_string)\b'),
+}
+
+
+def rule_standard_includes(root):
+    closures = {}
+
+    def closure(path):
+        if path not in closures:
+            closures[path] = set()  # cuts cycles
+            found = set()
+            for _, quote, name in includes(read(root, path)):
+                inside = [os.path.join(top, name) for top in ('src', 'include', os.path.dirname(path))]
+                inside = [p for p in inside if os.path.exists(os.path.join(root, p))]
+                found |= closure(inside[0]) if inside else {name}
+            closures[path] = found
+        return closures[path]
+
+    for top in ('src', 'tests'):
+        for path in files(root, top, ('.hpp', '.cpp')):
+            text = code_of(read(root, path))
+            for header, names in STANDARD_NAMES.items():
+                used = names.search(text)
+                if used and header not in closure(path) and not (header == 'cstdint' and 'stdint.h' in closure(path)):
+                    yield f'{path}: {used.group()} without <{header}>'
+
+
 def rule_plain_text(root):
     for path in files(root, '.', SOURCE + SCRIPT + ('meson.build', '.md')):
         text = read(root, path)

@@ -7,6 +7,7 @@
 #include "model/little_endian.hpp"
 #include "model/meta.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -1184,9 +1185,8 @@ static void test_meta__gives_back_every_bit(void **) {
         const Meta back(meta.json());
         same = back.get_bool("b") && back.get_int("least") == INT64_MIN && back.get_uint("most") == UINT64_MAX &&
                back.get_number("tenth") == 0.1 && back.get_number("tiny") == 4.9406564584124654e-324 &&
-               back.get_number("whole") == 3.0 &&
-               back.get_ints("widths") == std::vector<std::int64_t>{128, 1, -7} && !back.has("none") &&
-               meta.get_uint("small") == 5 && back.get_uint("small") == 5;
+               back.get_number("whole") == 3.0 && back.get_ints("widths") == std::vector<std::int64_t>{128, 1, -7} &&
+               !back.has("none") && meta.get_uint("small") == 5 && back.get_uint("small") == 5;
         missing = failure_of([&] { back.get_int("none"); });
         type = failure_of([&] { back.get_int("most"); });
     }

@@ -15,6 +15,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string>
 #include <vector>
 
 using namespace dslide;
