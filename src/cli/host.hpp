@@ -6,6 +6,7 @@
 
 #include <dslide/dslide.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

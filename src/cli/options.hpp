@@ -5,6 +5,7 @@
 
 #include <dslide/dslide.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>

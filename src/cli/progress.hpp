@@ -4,6 +4,7 @@
 
 #include <dslide/dslide.h>
 
+#include <cstdint>
 #include <string>
 
 namespace dslide::cli {

@@ -4,6 +4,8 @@
 
 #include "cli/host.hpp"
 
+#include <cstdint>
+
 namespace dslide::cli {
 
 struct TrainingSetup {

@@ -192,7 +192,7 @@ def rule_standard_includes(root):
             text = code_of(read(root, path))
             for header, names in STANDARD_NAMES.items():
                 used = names.search(text)
-                if used and header not in closure(path) and not (header == 'cstdint' and 'stdint.h' in closure(path)):
+                if used and header not in closure(path):
                     yield f'{path}: {used.group()} without <{header}>'
 
 
