@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian or Ubuntu packages that the project needs, if any is missing. Quick and silent when none is.
 #
-#   sh tests/install-deps.sh GROUP...      GROUP: build test numeric lint docs ffi fuzz tsan
+#   sh tests/install-deps.sh GROUP...      GROUP: build test mpi numeric lint docs ffi fuzz tsan
 #   sh tests/install-deps.sh --print GROUP...    only names what is missing
 set -eu
 
@@ -11,6 +11,7 @@ packages_of() {
     build) echo "gcc g++ meson ninja-build pkg-config libtbb-dev libdnnl-dev libhwy-dev zlib1g-dev libzstd-dev" \
         "liblzma-dev libxxhash-dev nlohmann-json3-dev libfast-float-dev libcli11-dev" ;;
     test) echo "libcmocka-dev python3 binutils cmake xz-utils" ;;
+    mpi) echo "libopenmpi-dev openmpi-bin libmpich-dev mpich" ;;
     numeric) echo "python3-numpy python3-torch python3-xxhash" ;;
     lint) echo "clang clang-format abigail-tools git" ;;
     docs) echo "doxygen" ;;

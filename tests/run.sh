@@ -105,7 +105,7 @@ compile() {
 install_packages() {
     group "packages"
     check 900 "packages that the build needs" sh tests/install-deps.sh build test || finish
-    optional="numeric lint docs ffi fuzz"
+    optional="mpi numeric lint docs ffi fuzz"
     [ $full = yes ] && optional="$optional tsan"
     # One go for all; if a release lacks one, what is left out makes its own tests be skipped.
     # shellcheck disable=SC2086
@@ -132,10 +132,10 @@ run_release() {
 }
 run_suites() {
     group "tests of the release build"
-    for suite in unit capi cli numeric examples kill fuzz; do
+    for suite in unit capi cli mpi numeric examples kill fuzz; do
         suites "release, $suite" "$build/release" 900 --suite "$suite"
     done
-    suites "release, others" "$build/release" 900 --no-suite unit --no-suite capi --no-suite cli --no-suite numeric \
+    suites "release, others" "$build/release" 900 --no-suite unit --no-suite capi --no-suite cli --no-suite mpi --no-suite numeric \
         --no-suite examples --no-suite kill --no-suite fuzz --no-suite ffi
 }
 

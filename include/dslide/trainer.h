@@ -179,8 +179,8 @@ DSLIDE_API void dslide_trainer_options_init(dslide_trainer_options *options, siz
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_model_estimate_memory(const dslide_model_options *model,
-                                                const dslide_trainer_options *trainer, int64_t batch_size,
-                                                int64_t data_bytes, dslide_memory_estimate *out) DSLIDE_NOEXCEPT;
+                                                      const dslide_trainer_options *trainer, int64_t batch_size,
+                                                      int64_t data_bytes, dslide_memory_estimate *out) DSLIDE_NOEXCEPT;
 
 /** Make a trainer of a model. The model stays usable for prediction between steps. One trainer a model at a time.
  *

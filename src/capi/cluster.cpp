@@ -2,7 +2,13 @@
 #include "capi/boundary.hpp"
 #include "capi/handles.hpp"
 
+#include "exchange/mpi_transport.hpp"
+
 #include <dslide/cluster.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
 
 using namespace dslide;
 
@@ -10,11 +16,84 @@ void dslide_cluster_options_init(dslide_cluster_options *options, size_t size) n
     capi::init_options(options, size);
 }
 
+namespace {
+
+Cluster::Settings read(const dslide_cluster_options *options, int default_threads) {
+    const auto o = capi::read_options(options, dslide_cluster_options{}, "options");
+    Cluster::Settings settings;
+    settings.threads = o.threads ? o.threads : default_threads;
+    const auto positive = [](double value, double standard, const char *name) {
+        if (value == 0) return standard;
+        if (!(value > 0 && std::isfinite(value)))
+            fail(DSLIDE_E_ARGUMENT, name, " is ", value, ", expected > 0 and finite");
+        return value;
+    };
+    settings.exchange.timeout_seconds = positive(o.timeout_seconds, 60, "timeout_seconds");
+    settings.share = positive(o.share, 1, "share");
+    constexpr std::int64_t most = std::int64_t{1} << 30;
+    if (o.most_message_bytes < 0 || o.most_message_bytes > most)
+        fail(DSLIDE_E_ARGUMENT, "most_message_bytes is ", o.most_message_bytes, ", expected 1 .. ", most);
+    settings.exchange.most_message_bytes = static_cast<std::size_t>(o.most_message_bytes ? o.most_message_bytes : most);
+    if (o.payload != DSLIDE_PAYLOAD_FP32 && o.payload != DSLIDE_PAYLOAD_BF16)
+        fail(DSLIDE_E_ARGUMENT, "payload ", o.payload, " is not a kind of payload");
+    settings.bf16_payload = o.payload == DSLIDE_PAYLOAD_BF16;
+    if (o.init_mpi != 0 && o.init_mpi != 1) fail(DSLIDE_E_ARGUMENT, "init_mpi is ", o.init_mpi, ", expected 0 or 1");
+    return settings;
+}
+
+} // namespace
+
 dslide_status dslide_cluster_open_self(const dslide_cluster_options *options, dslide_cluster **out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(out, "out");
-        const dslide_cluster_options given = capi::read_options(options, dslide_cluster_options{}, "options");
-        *out = new dslide_cluster{std::make_shared<Cluster>(given.threads)};
+        *out = new dslide_cluster{std::make_shared<Cluster>(read(options, 0))};
+    };
+}
+
+dslide_status dslide_cluster_open_threads(const dslide_cluster_options *options, int32_t ranks,
+                                          dslide_cluster **out) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(out, "out");
+        constexpr int most_ranks = 256;
+        if (ranks < 1 || ranks > most_ranks)
+            fail(DSLIDE_E_ARGUMENT, "ranks is ", ranks, ", expected 1 .. ", most_ranks);
+        std::vector<std::unique_ptr<dslide_cluster>> made;
+        for (std::shared_ptr<Cluster> &cluster : open_thread_clusters(read(options, 1), ranks))
+            made.push_back(std::make_unique<dslide_cluster>(dslide_cluster{std::move(cluster)}));
+        for (int r = 0; r < ranks; ++r) out[r] = made[static_cast<std::size_t>(r)].release();
+    };
+}
+
+dslide_status dslide_cluster_open_f(const dslide_cluster_options *options, int64_t communicator,
+                                    dslide_cluster **out) noexcept {
+    return DSLIDE_BOUNDARY {
+        capi::need(out, "out");
+        const Cluster::Settings settings = read(options, 0);
+        const char *module =
+            options ? capi::read_options(options, dslide_cluster_options{}, "options").mpi_module : nullptr;
+        const bool init = options && capi::read_options(options, dslide_cluster_options{}, "options").init_mpi != 0;
+        std::unique_ptr<Transport> transport = make_mpi_transport(communicator, module ? module : "", init);
+        *out = new dslide_cluster{std::make_shared<Cluster>(settings, std::move(transport))};
+    };
+}
+
+dslide_status dslide_cluster_cancel(dslide_cluster *cluster) noexcept {
+    return DSLIDE_BOUNDARY { capi::need(cluster, "cluster")->impl->exchange().cancel(); };
+}
+
+dslide_status dslide_cluster_traffic(const dslide_cluster *cluster, dslide_traffic *out) noexcept {
+    return DSLIDE_BOUNDARY {
+        const Exchange &exchange = capi::need(cluster, "cluster")->impl->exchange();
+        dslide_traffic result{};
+        result.n_phases = phase_count;
+        for (int p = 0; p < phase_count; ++p) {
+            const Traffic &traffic = exchange.traffic(static_cast<Phase>(p));
+            result.bytes_sent[p] = traffic.bytes_sent;
+            result.bytes_received[p] = traffic.bytes_received;
+            result.messages_sent[p] = traffic.messages_sent;
+            result.wait_seconds[p] = traffic.wait_seconds;
+        }
+        capi::write_result(result, out, "out");
     };
 }
 
@@ -34,8 +113,8 @@ dslide_status dslide_cluster_threads(const dslide_cluster *cluster, int32_t *out
 
 dslide_status dslide_cluster_close(dslide_cluster *cluster) noexcept {
     return DSLIDE_BOUNDARY {
+        const std::unique_ptr<dslide_cluster> handle(cluster);
         if (cluster) cluster->impl->close();
-        delete cluster;
     };
 }
 

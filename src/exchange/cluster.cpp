@@ -2,10 +2,11 @@
 #include "exchange/cluster.hpp"
 
 #include "core/error.hpp"
+#include "exchange/thread_transport.hpp"
 
 #include <bit>
 #include <cmath>
-#include <numeric>
+#include <thread>
 
 namespace dslide {
 namespace {
@@ -51,6 +52,30 @@ Cluster::Cluster(const Settings &settings, std::unique_ptr<Transport> transport)
     }
     shares_.clear();
     for (const Greeting &greeting : all) shares_.push_back(greeting.share * static_cast<double>(all.size()) / sum);
+}
+
+std::vector<std::shared_ptr<Cluster>> open_thread_clusters(const Cluster::Settings &settings, int ranks) {
+    std::vector<std::shared_ptr<Cluster>> clusters(static_cast<std::size_t>(ranks));
+    if (ranks == 1) {
+        clusters[0] = std::make_shared<Cluster>(settings);
+        return clusters;
+    }
+    std::vector<std::unique_ptr<Transport>> transports = make_thread_transports(ranks);
+    std::vector<std::exception_ptr> failures(clusters.size());
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t r = 0; r < clusters.size(); ++r)
+            threads.emplace_back([&, r] {
+                try {
+                    clusters[r] = std::make_shared<Cluster>(settings, std::move(transports[r]));
+                } catch (...) {
+                    failures[r] = std::current_exception();
+                }
+            });
+    }
+    for (const std::exception_ptr &failure : failures)
+        if (failure) std::rethrow_exception(failure);
+    return clusters;
 }
 
 void Cluster::close() {

@@ -50,6 +50,9 @@ private:
     std::atomic<bool> closed_ = false; // a collector may free handles on another thread than the one that looks
 };
 
+/// Clusters of one process, whose ranks are threads. They meet here, on threads of their own.
+std::vector<std::shared_ptr<Cluster>> open_thread_clusters(const Cluster::Settings &settings, int ranks);
+
 /// The arena alone, for code that has no business with ranks; it keeps the cluster alive.
 inline std::shared_ptr<Arena> arena_of(const std::shared_ptr<Cluster> &cluster) { return {cluster, &cluster->arena()}; }
 

@@ -326,7 +326,7 @@ void Exchange::fail_difference(const char *what, int rank) {
 }
 
 void Exchange::close() {
-    if (alone() || is_spent_) return;
+    if (!transport_ || is_spent_) return;
     agree(Call::cluster_close, 0);
     transport_->close();
     is_spent_ = true;

@@ -236,6 +236,7 @@ static void test_reserved(void) {
 
 /* Results: how each struct is asked for. */
 static dslide_status get_dataset_info(void *out) { return dslide_dataset_get_info(data, out); }
+static dslide_status get_traffic(void *out) { return dslide_cluster_traffic(cluster, out); }
 static dslide_status get_batch(void *out) {
     must(dslide_dataset_rewind(data, 0), "rewind");
     return dslide_dataset_next(data, 3, out);
@@ -271,6 +272,7 @@ static const struct {
 } result_structs[] = {
     {"dslide_dataset_info", sizeof(dslide_dataset_info), 1, get_dataset_info},
     {"dslide_batch", sizeof(dslide_batch), 1, get_batch},
+    {"dslide_traffic", sizeof(dslide_traffic), 1, get_traffic},
     {"dslide_hashtable_stats", sizeof(dslide_hashtable_stats), 1, get_stats},
     {"dslide_model_info", sizeof(dslide_model_info), 1, get_model_info},
     {"dslide_metrics", sizeof(dslide_metrics), 0, get_metrics},
