@@ -108,7 +108,8 @@ static void test_trainer__refuses_bad_arguments(void **state) {
     assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, 0, &estimate), DSLIDE_E_ARGUMENT, "n_inputs");
     shape.n_inputs = shape.n_outputs = INT32_MAX;
     assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 0, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
-    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, INT64_MAX, 0, &estimate), DSLIDE_E_ARGUMENT, "batch_size");
+    assert_fails_with(dslide_model_estimate_memory(&shape, NULL, INT64_MAX, 0, &estimate), DSLIDE_E_ARGUMENT,
+                      "batch_size");
     assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, -1, &estimate), DSLIDE_E_ARGUMENT, "data_bytes");
     assert_fails_with(dslide_model_estimate_memory(&shape, NULL, 1, 0, NULL), DSLIDE_E_ARGUMENT, "out");
     assert_int_equal(estimate.total_bytes, 0);
