@@ -6,6 +6,7 @@
 #include "cli/host.hpp"
 #include "cli/json_lines.hpp"
 #include "cli/memory.hpp"
+#include "cli/ranks.hpp"
 #include "cli/synthetic_rows.hpp"
 #include "cli/train_setup.hpp"
 
@@ -146,6 +147,22 @@ void need_memory(const BenchFlags &flags) {
                       " are available (" + breakdown(estimate) + ")");
 }
 
+int bench_on(const BenchFlags &flags, const Cluster &cluster, bool speaks) {
+    JsonLines json(speaks ? flags.json : "");
+    dslide_model *made_model = nullptr;
+    check(dslide_model_create(cluster.get(), &flags.model, &made_model));
+    const Model model(made_model);
+    dslide_trainer *made_trainer = nullptr;
+    check(dslide_trainer_create(model.get(), &flags.trainer, &made_trainer));
+    const Trainer trainer(made_trainer);
+
+    const Totals totals = run_steps(flags, trainer);
+    json.write(result_json(flags, model_info(model), trainer, thread_count(cluster), totals));
+    json.finish();
+    if (speaks && flags.json != "-") print(result_text(model_info(model), trainer, thread_count(cluster), totals));
+    return exit_ok;
+}
+
 } // namespace
 
 int run_bench(BenchFlags &flags) {
@@ -159,22 +176,9 @@ int run_bench(BenchFlags &flags) {
     if (flags.active > 0)
         flags.trainer.active_share =
             static_cast<float>(static_cast<double>(flags.active) / static_cast<double>(flags.model.n_outputs));
-    JsonLines json(flags.json);
     need_memory(flags);
-
-    const Cluster cluster = open_cluster(flags.threads);
-    dslide_model *made_model = nullptr;
-    check(dslide_model_create(cluster.get(), &flags.model, &made_model));
-    const Model model(made_model);
-    dslide_trainer *made_trainer = nullptr;
-    check(dslide_trainer_create(model.get(), &flags.trainer, &made_trainer));
-    const Trainer trainer(made_trainer);
-
-    const Totals totals = run_steps(flags, trainer);
-    json.write(result_json(flags, model_info(model), trainer, thread_count(cluster), totals));
-    json.finish();
-    if (flags.json != "-") print(result_text(model_info(model), trainer, thread_count(cluster), totals));
-    return exit_ok;
+    return on_ranks(flags.ranks, flags.threads,
+                    [&](const Cluster &cluster, bool speaks) { return bench_on(flags, cluster, speaks); });
 }
 
 } // namespace dslide::cli

@@ -4,6 +4,7 @@
 #include "cli/format.hpp"
 #include "cli/host.hpp"
 #include "cli/json_lines.hpp"
+#include "cli/ranks.hpp"
 
 namespace dslide::cli {
 
@@ -38,15 +39,8 @@ JsonObject metrics_json(const EvalFlags &flags, const dslide_metrics &metrics) {
                          .set("seconds", metrics.seconds));
 }
 
-} // namespace
-
-int run_eval(const EvalFlags &flags) {
-    if (flags.model.empty()) throw UsageError("--model DIR is missing");
-    if (flags.test.empty()) throw UsageError("--test FILE is missing");
-    need_model_dir(flags.model);
-    need_readable(flags.test);
-    JsonLines json(flags.json);
-    const Cluster cluster = open_cluster(flags.threads);
+int eval_on(const EvalFlags &flags, const Cluster &cluster, bool speaks) {
+    JsonLines json(speaks ? flags.json : "");
     const Model model = load_model(cluster, flags.model);
     const Dataset test =
         open_dataset(cluster, flags.test, dataset_options_for(model, flags.data, flags.index_base_given));
@@ -56,8 +50,19 @@ int run_eval(const EvalFlags &flags) {
     check(dslide_model_evaluate(model.get(), test.get(), &flags.eval, &metrics));
     json.write(metrics_json(flags, metrics));
     json.finish();
-    if (flags.json != "-") print(metrics_table(metrics));
+    if (speaks && flags.json != "-") print(metrics_table(metrics));
     return exit_ok;
+}
+
+} // namespace
+
+int run_eval(const EvalFlags &flags) {
+    if (flags.model.empty()) throw UsageError("--model DIR is missing");
+    if (flags.test.empty()) throw UsageError("--test FILE is missing");
+    need_model_dir(flags.model);
+    need_readable(flags.test);
+    return on_ranks(flags.ranks, flags.threads,
+                    [&](const Cluster &cluster, bool speaks) { return eval_on(flags, cluster, speaks); });
 }
 
 } // namespace dslide::cli

@@ -56,6 +56,7 @@ void add_bench_flags(FlagSet &set, BenchFlags &flags);
 void add_selection_flags(FlagSet &set, dslide_trainer_options &options, bool &dense);
 void add_optimizer_flags(FlagSet &set, dslide_trainer_options &options);
 void add_threads_flag(FlagSet &set, std::int32_t &threads);
+void add_rank_flags(FlagSet &set, RankFlags &flags);
 /// DSLIDE_SELECT_ALL for --dense; refuses flags that contradict it.
 void settle_selection(dslide_trainer_options &options, bool dense, const std::set<std::string> &given);
 

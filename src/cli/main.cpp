@@ -4,6 +4,7 @@
 #include "cli/errors.hpp"
 #include "cli/format.hpp"
 #include "cli/host.hpp"
+#include "cli/ranks.hpp"
 #include "cli/signals.hpp"
 
 #include <dslide/dslide.h>
@@ -31,7 +32,7 @@ int dispatch(CommandLine &line) {
 
 int complain(const CommandLine &line, const std::string &text, const std::string &hint = "") {
     const std::string command = line.command();
-    print_note("dslide" + (command.empty() ? "" : " " + command) + ": " + text + hint + "\n");
+    if (is_first_process()) print_note("dslide" + (command.empty() ? "" : " " + command) + ": " + text + hint + "\n");
     return hint.empty() ? exit_failure : exit_usage;
 }
 

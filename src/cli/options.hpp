@@ -27,6 +27,16 @@ struct DataFlags {
     bool drop_wide = false, stream = false, no_shuffle = false, normalize = false;
 };
 
+enum : std::int32_t { transport_auto = 0, transport_self, transport_threads, transport_mpi };
+
+/// With whom a command computes.
+struct RankFlags {
+    std::int32_t ranks = 0; ///< 0: one, or as many as mpirun started
+    std::int32_t transport = transport_auto;
+    std::int32_t payload = DSLIDE_PAYLOAD_FP32;
+    float timeout = 60;
+};
+
 struct TrainFlags {
     std::string train, test, save, resume, json, names_labels, names_features;
     DataFlags data;
@@ -34,6 +44,7 @@ struct TrainFlags {
     dslide_trainer_options trainer;
     std::int32_t epochs = 5, batch = 256, early_stop = 0, threads = 0;
     std::int64_t save_every = 0, eval_rows = 0;
+    RankFlags ranks;
     bool dense = false, dry_run = false, force = false, quiet = false;
     std::set<std::string> given; ///< names of the flags given by the user, on the command line or with --config
     /// Every flag with a value that a repetition of the run needs, as `key = value` lines for run.conf.
@@ -44,6 +55,7 @@ struct EvalFlags {
     std::string model, test, json;
     DataFlags data;
     dslide_eval_options eval;
+    RankFlags ranks;
     std::int32_t threads = 0;
     bool index_base_given = false;
 };
@@ -77,6 +89,7 @@ struct BenchFlags {
     dslide_model_options model;
     dslide_trainer_options trainer;
     std::int32_t batch = 1024, steps = 10, warm_up = 2, nnz = 75, labels = 5, threads = 0;
+    RankFlags ranks;
     std::int64_t active = 0;
     bool dense = false;
     std::set<std::string> given;

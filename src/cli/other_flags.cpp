@@ -51,6 +51,7 @@ void add_eval_flags(FlagSet &set, EvalFlags &flags) {
     set.group("Run");
     add_threads_flag(set, flags.threads);
     set.text("--json", "FILE", flags.json, json_help);
+    add_rank_flags(set, flags.ranks);
 }
 
 void add_predict_flags(FlagSet &set, PredictFlags &flags) {
@@ -115,6 +116,7 @@ void add_bench_flags(FlagSet &set, BenchFlags &flags) {
     });
     add_threads_flag(set, flags.threads);
     set.text("--json", "FILE", flags.json, json_help);
+    add_rank_flags(set, flags.ranks);
     add_selection_flags(set, flags.trainer, flags.dense);
     add_optimizer_flags(set, flags.trainer);
 }

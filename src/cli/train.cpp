@@ -5,8 +5,11 @@
 #include "cli/flags.hpp"
 #include "cli/format.hpp"
 #include "cli/progress.hpp"
+#include "cli/ranks.hpp"
 #include "cli/signals.hpp"
 #include "cli/train_report.hpp"
+
+#include <optional>
 
 namespace dslide::cli {
 
@@ -63,13 +66,14 @@ std::string outcome_of(dslide_status status, const TrainFlags &flags, const RunR
     return record.last && record.last->epoch < flags.epochs ? "early_stop" : "finished";
 }
 
-int train_and_report(const TrainFlags &flags, const TrainingSetup &setup, JsonLines &json) {
+int train_and_report(const TrainFlags &flags, const TrainingSetup &setup, JsonLines &json, bool speaks) {
     Listener listener{ProgressDisplay(flags.quiet), json, {}, flags.epochs};
     const dslide_eval_options eval = eval_options(flags);
     const dslide_run_options options = run_options(flags, setup, eval, listener);
     dslide_status status = DSLIDE_OK;
     {
-        const Interruptible interruptible;
+        std::optional<Interruptible> interruptible; // signals are the process's, not the rank's
+        if (speaks) interruptible.emplace();
         status = dslide_trainer_run(setup.trainer.get(), setup.train.get(), &options, nullptr);
     }
     const std::string error = status == DSLIDE_OK || status == DSLIDE_E_STOPPED ? "" : dslide_last_error();
@@ -77,10 +81,25 @@ int train_and_report(const TrainFlags &flags, const TrainingSetup &setup, JsonLi
     const std::string outcome = outcome_of(status, flags, listener.record);
     json.write(result_json(flags, listener.record, outcome, error));
     if (!error.empty()) throw Failure(error);
-    if (flags.json != "-") print(result_text(flags, listener.record, outcome));
+    if (speaks && flags.json != "-") print(result_text(flags, listener.record, outcome));
     json.finish();
     constexpr int exit_by_signal = 128;
     return status == DSLIDE_E_STOPPED ? exit_by_signal + interrupt_signal() : exit_ok;
+}
+
+int train_on(const TrainFlags &flags, const Cluster &cluster, bool speaks) {
+    JsonLines json(flags.dry_run ? "" : flags.json);
+    const TrainingSetup setup = set_up_training(flags, cluster);
+    if (flags.dry_run) {
+        if (speaks) print(header_text(flags, setup));
+        return exit_ok;
+    }
+    if (!flags.quiet) print_note(header_text(flags, setup));
+    if (!flags.quiet && flags.resume.empty() && !flags.save.empty() && !link_target(flags.save, "latest").empty())
+        print_note("save        checkpoints of an earlier run under " + flags.save + " are replaced\n");
+    if (speaks && !flags.save.empty()) save_run_config(flags);
+    json.write(settings_json(flags, setup));
+    return train_and_report(flags, setup, json, speaks);
 }
 
 } // namespace
@@ -89,18 +108,12 @@ int run_train(TrainFlags &flags) {
     settle_selection(flags.trainer, flags.dense, flags.given);
     check_before_work(flags);
     ignore_broken_pipes(); // a reader of the output that leaves must not end hours of training
-    JsonLines json(flags.dry_run ? "" : flags.json);
-    const TrainingSetup setup = set_up_training(flags);
-    if (flags.dry_run) {
-        print(header_text(flags, setup));
-        return exit_ok;
-    }
-    if (!flags.quiet) print_note(header_text(flags, setup));
-    if (!flags.quiet && flags.resume.empty() && !flags.save.empty() && !link_target(flags.save, "latest").empty())
-        print_note("save        checkpoints of an earlier run under " + flags.save + " are replaced\n");
-    if (!flags.save.empty()) save_run_config(flags);
-    json.write(settings_json(flags, setup));
-    return train_and_report(flags, setup, json);
+    return on_ranks(flags.ranks, flags.threads, [&](const Cluster &cluster, bool speaks) {
+        TrainFlags own = flags;
+        own.quiet |= !speaks;
+        if (!speaks) own.json.clear();
+        return train_on(own, cluster, speaks);
+    });
 }
 
 } // namespace dslide::cli

@@ -58,6 +58,7 @@ void add_run_flags(FlagSet &set, TrainFlags &flags) {
     set.whole("--eval-rows", flags.eval_rows, 1, int64_max, "Judge on the first N rows of --test only");
     set.toggle("--dry-run", flags.dry_run, "Read the data, print memory needs and choices, and stop");
     set.toggle("--force", flags.force, "Train even if memory seems too small");
+    add_rank_flags(set, flags.ranks);
     set.group("Saving");
     set.text("--save", "DIR", flags.save, "Write a checkpoint after each epoch under DIR, with 'latest' and 'best'");
     set.whole("--save-every", flags.save_every, 1, int64_max, "Also every N steps");
@@ -83,6 +84,16 @@ void add_schedule_flags(FlagSet &set, dslide_trainer_options &options) {
 
 void add_threads_flag(FlagSet &set, std::int32_t &threads) {
     set.whole("--threads", threads, 1, 1024, "Computing threads (what affinity and cgroup allow)");
+}
+
+void add_rank_flags(FlagSet &set, RankFlags &flags) {
+    set.group("Ranks");
+    set.whole("--ranks", flags.ranks, 1, 256,
+              "Ranks that are threads of this process, each with its part of the model");
+    set.choice("--transport", flags.transport, transport_choices,
+               "What joins ranks (threads with --ranks, mpi under mpirun, else self)");
+    set.choice("--payload", flags.payload, payload_choices, "How activations and gradients travel (fp32)");
+    set.real("--timeout", flags.timeout, 0.1, 1e6, "Seconds that a rank waits for the others (60)");
 }
 
 void add_optimizer_flags(FlagSet &set, dslide_trainer_options &options) {

@@ -147,9 +147,8 @@ void check_before_work(const TrainFlags &flags) {
     if (!flags.save.empty() && !flags.dry_run) need_writable_dir(flags.save);
 }
 
-TrainingSetup set_up_training(const TrainFlags &flags) {
-    TrainingSetup setup;
-    setup.cluster = open_cluster(flags.threads);
+TrainingSetup set_up_training(const TrainFlags &flags, const Cluster &cluster) {
+    TrainingSetup setup{cluster, {}, {}, {}, {}, {}, -1};
     if (!flags.resume.empty()) {
         load_for_resume(flags, setup);
         read_names(flags, setup.model);

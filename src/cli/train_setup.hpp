@@ -9,7 +9,7 @@
 namespace dslide::cli {
 
 struct TrainingSetup {
-    Cluster cluster;
+    const Cluster &cluster;
     Dataset train, test; ///< test may be empty
     Model model;
     Trainer trainer;
@@ -21,7 +21,7 @@ struct TrainingSetup {
 void check_before_work(const TrainFlags &flags);
 
 /// Reads the data, loads or makes model and trainer. Refuses a run that memory cannot hold, unless --force.
-TrainingSetup set_up_training(const TrainFlags &flags);
+TrainingSetup set_up_training(const TrainFlags &flags, const Cluster &cluster);
 
 /// Leaves the run's flags in DIR/run.conf, for --resume and for repetitions.
 void save_run_config(const TrainFlags &flags);

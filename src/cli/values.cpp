@@ -25,6 +25,9 @@ const std::vector<Choice> schedule_choices = {{"constant", DSLIDE_SCHEDULE_CONST
                                               {"step", DSLIDE_SCHEDULE_STEP}};
 const std::vector<Choice> decay_choices = {{"l2", DSLIDE_DECAY_L2}, {"decoupled", DSLIDE_DECAY_DECOUPLED}};
 const std::vector<Choice> unlabelled_choices = {{"miss", 0}, {"skip", 1}};
+const std::vector<Choice> transport_choices = {
+    {"self", transport_self}, {"threads", transport_threads}, {"mpi", transport_mpi}};
+const std::vector<Choice> payload_choices = {{"fp32", DSLIDE_PAYLOAD_FP32}, {"bf16", DSLIDE_PAYLOAD_BF16}};
 const std::vector<Choice> export_choices = {{"npy", export_npy}, {"tsv", export_tsv}};
 
 namespace {

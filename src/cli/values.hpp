@@ -26,6 +26,6 @@ std::string choice_names(std::span<const Choice> choices);
 const char *choice_name(std::span<const Choice> choices, std::int32_t value);
 
 extern const std::vector<Choice> format_choices, optimizer_choices, loss_choices, select_choices, schedule_choices,
-    decay_choices, unlabelled_choices, export_choices;
+    decay_choices, unlabelled_choices, export_choices, transport_choices, payload_choices;
 
 } // namespace dslide::cli

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""dslide on several ranks: threads of one process, and processes under mpirun.
+
+    test_ranks.py DSLIDE SOURCE_ROOT
+"""
+import os
+import shutil
+import subprocess
+
+from harness import DSLIDE, SECONDS, CliTest, json_lines, main
+
+MPI = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_rmaps_base_oversubscribe': '1',
+       'OMPI_MCA_plm_rsh_agent': '/bin/false', 'OMPI_MCA_hwloc_base_binding_policy': 'none',
+       'PRTE_MCA_rmaps_default_mapping_policy': ':oversubscribe', 'PRTE_MCA_hwloc_default_binding_policy': 'none'}
+
+
+class Ranks(CliTest):
+    def epochs(self, *arguments):
+        out = self.path('out.json')
+        self.ok('train', '--train', self.train, '--test', self.test, '--hidden', 16, '--batch', 32, '--epochs', 3, '--lr', 0.02,
+                '--threads', 1, '--json', out, *arguments)
+        return [line for line in json_lines(out) if line['event'] == 'epoch']
+
+    def test_ranks__train_as_one(self):
+        for choice in (['--dense'], ['--hash', 'random', '--active-share', 1]):
+            one = self.epochs(*choice)
+            for ranks in (2, 5, 40):  # 40: more than labels and neurons
+                many = self.epochs(*choice, '--ranks', ranks)
+                self.assertEqual(len(many), 3)
+                for a, b in zip(one, many):
+                    self.assertAlmostEqual(a['loss'], b['loss'], delta=1e-4)
+                    self.assertAlmostEqual(a['p_at_1'], b['p_at_1'], delta=0.01)
+                    self.assertEqual(a['rows_touched_per_batch'], b['rows_touched_per_batch'])
+                    self.assertEqual(a['bytes_sent'], 0)
+                    self.assertGreater(b['bytes_sent'], 0)
+
+    def test_ranks__rank_0_alone_prints(self):
+        done = self.ok('train', '--train', self.train, '--hidden', 8, '--epochs', 2, '--ranks', 3)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assertEqual(done.stderr.count('epoch 2/2'), 1)
+
+    def test_ranks__an_error_is_one_line(self):
+        bad = self.write('bad.txt', '2 3 2\n0 0:1\n1 0:x\n')
+        done = self.refused(1, 'train', '--train', bad, '--ranks', 3, says='bad.txt:3')
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_ranks__bfloat16_payload_halves_the_bytes(self):
+        fp32 = self.epochs('--dense', '--ranks', 2)[-1]['bytes_sent']
+        bf16 = self.epochs('--dense', '--ranks', 2, '--payload', 'bf16')[-1]['bytes_sent']
+        self.assertLess(bf16, 0.75 * fp32)  # the loss and headers stay as they are
+
+    def test_ranks__contradictions(self):
+        self.refused(2, 'train', '--train', self.train, '--ranks', 2, '--transport', 'mpi', says='--ranks contradicts')
+        self.refused(2, 'train', '--train', self.train, '--ranks', 257, says='--ranks')
+
+    def test_ranks__over_mpi(self):
+        starter = shutil.which('mpirun')
+        module = os.environ.get('DSLIDE_TEST_MPI_DIR', '')
+        if not starter or not module:
+            self.skipTest('no mpirun, or no module for MPI was built')
+        out = self.path('out.json')
+        one = self.epochs('--dense')
+        command = [starter, '-n', '2', DSLIDE, 'train', '--train', self.train, '--test', self.test, '--hidden', '16', '--batch',
+                   '32', '--epochs', '3', '--lr', '0.02', '--threads', '1', '--json', out, '--dense']
+        environment = dict(os.environ, **MPI)
+        environment['LD_LIBRARY_PATH'] = module + ':' + environment.get('LD_LIBRARY_PATH', '')
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        many = [line for line in json_lines(out) if line['event'] == 'epoch']
+        self.assertAlmostEqual(one[-1]['loss'], many[-1]['loss'], delta=1e-4)
+        self.assertGreater(many[-1]['bytes_sent'], 0)
+
+
+if __name__ == '__main__':
+    main()
