@@ -26,6 +26,12 @@ std::string bare_name(const CLI::Option &option) {
     return option.get_lnames().empty() ? "" : option.get_lnames().front();
 }
 
+/// Newer parsers take any text for a flag's value.
+std::string is_on_or_off(const std::string &text) {
+    static const std::set<std::string> known = {"true", "false", "on", "off", "yes", "no", "1", "0"};
+    return known.count(text) > 0 ? "" : "expected true or false, not '" + text + "'";
+}
+
 void set_from_config(CLI::App &command, const ConfigEntry &entry) {
     CLI::Option *option = command.get_option_no_throw("--" + entry.key);
     if (option == nullptr || entry.key == "config" || entry.key == "help")
@@ -33,14 +39,14 @@ void set_from_config(CLI::App &command, const ConfigEntry &entry) {
     if (option->count() > 0) return; // what was given earlier wins
     try {
         const bool takes_value = option->get_items_expected_max() > 0;
+        if (const std::string wrong = takes_value ? "" : is_on_or_off(entry.value); !wrong.empty())
+            throw UsageError("'" + entry.key + "': " + wrong);
         option->add_result(takes_value ? entry.value : option->get_flag_value(entry.key, entry.value));
         option->run_callback();
     } catch (const CLI::Error &error) {
         throw UsageError(entry.where + ": " + error.what());
     } catch (const UsageError &error) {
         throw UsageError(entry.where + ": " + error.what());
-    } catch (const std::logic_error &) {
-        throw UsageError(entry.where + ": '" + entry.key + "' is true or false, not '" + entry.value + "'");
     }
 }
 
@@ -96,6 +102,7 @@ public:
         command_
             .add_flag_function(
                 name, [set](std::int64_t count) { set(count > 0); }, help)
+            ->check(CLI::Validator([](std::string &text) { return is_on_or_off(text); }, ""))
             ->group(group_);
     }
     void positional(const char *name, const std::string &help, std::string &field) override {

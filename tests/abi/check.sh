@@ -128,7 +128,7 @@ old_program() {
 needed_libraries() {
     readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
     [ -s "$work/needed" ]
-    grep -Ev '^(libtbb\.so\.12|libdnnl\.so\.[0-9]+|libhwy\.so\.1|libz\.so\.1|libzstd\.so\.1|liblzma\.so\.5|libxxhash\.so\.0|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libgomp\.so\.1|libm\.so\.6|libc\.so\.6|ld-linux-.*)$' \
+    grep -Ev '^(libtbb\.so\.12|libdnnl\.so\.[0-9.]+|libhwy\.so\.1|libz\.so\.1|libzstd\.so\.1|liblzma\.so\.5|libxxhash\.so\.0|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libgomp\.so\.1|libm\.so\.6|libc\.so\.6|ld-linux-.*)$' \
         "$work/needed" | no_lines
 }
 soname_and_flags() {

@@ -127,7 +127,7 @@ static void test_hashtable__finds_itself_first_and_its_neighbour_next(void **sta
         assert_int_equal(stats.bits, family == DSLIDE_HASH_DWTA ? 6 : 8);
         assert_int_equal(stats.buckets, (int64_t)stats.tables << stats.bits);
         assert_in_range(stats.buckets_used, 1, stats.buckets);
-        assert_true(fabs(stats.mean_load - 50.0 * vectors / (double)stats.buckets_used) < 1e-9);
+        assert_true(fabs(stats.mean_load - 50.0 * (double)vectors / (double)stats.buckets_used) < 1e-9);
         assert_true(stats.expected_bucket >= 1 && stats.expected_bucket <= (double)stats.largest_bucket);
         assert_true(stats.table_bytes >= 50 * 4 * vectors && stats.vector_bytes >= dim * 4 * vectors);
         dslide_hashtable_free(table);
