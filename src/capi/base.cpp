@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/boundary.hpp"
 #include "core/log.hpp"
+#include "core/text.hpp"
 #include "simd/kernels.hpp"
 
 #include <oneapi/dnnl/dnnl_version.h>
@@ -13,7 +14,7 @@ thread_local char last_error[1024] = "";
 }
 
 dslide_status record(dslide_status status, const char *text) noexcept {
-    std::strncpy(last_error, text, sizeof last_error - 1); // the last byte stays 0
+    one_line(text, last_error, sizeof last_error);
     return status;
 }
 

@@ -2,10 +2,11 @@
 // The one exception type of the core; src/capi turns it into a status code.
 #pragma once
 
+#include "core/text.hpp"
+
 #include <dslide/base.h>
 
 #include <exception>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -25,9 +26,7 @@ private:
 /// Joins the parts to one line and throws it: fail(DSLIDE_E_ARGUMENT, "column ", c, " >= n_cols ", n).
 template <class... Parts>
 [[noreturn]] void fail(dslide_status status, const Parts &...parts) {
-    std::ostringstream text;
-    (text << ... << parts);
-    throw Error(status, text.str());
+    throw Error(status, joined(parts...));
 }
 
 } // namespace dslide

@@ -2,9 +2,11 @@
 // Log lines go to the host's sink, on the thread that called the library; without a sink they cost nothing.
 #pragma once
 
+#include "core/text.hpp"
+
 #include <dslide/base.h>
 
-#include <sstream>
+#include <cstddef>
 
 namespace dslide {
 
@@ -19,9 +21,10 @@ template <class... Parts>
 void log(int level, const Parts &...parts) {
     const LogSink &sink = log_sink();
     if (!sink.function || level > sink.level) return;
-    std::ostringstream line;
-    (line << ... << parts);
-    sink.function(sink.user_data, level, line.str().c_str());
+    constexpr std::size_t most_bytes = 1024;
+    char line[most_bytes];
+    one_line(joined(parts...), line, sizeof line);
+    sink.function(sink.user_data, level, line);
 }
 
 } // namespace dslide

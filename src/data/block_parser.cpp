@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/block_parser.hpp"
 
+#include "core/text.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fast_float/fast_float.h>
-#include <sstream>
 #include <unordered_set>
 
 namespace dslide {
@@ -73,11 +74,7 @@ std::string too_long_text(std::size_t max_line_bytes) {
 
 template <class... Parts>
 void BlockParser::fault(const char *at, const Parts &...expected) const {
-    std::ostringstream text;
-    text << "expected ";
-    (text << ... << expected);
-    text << ", found " << describe({at, static_cast<std::size_t>(end_ - at)});
-    throw Fault{at, text.str()};
+    throw Fault{at, joined("expected ", expected..., ", found ", describe({at, static_cast<std::size_t>(end_ - at)}))};
 }
 
 void BlockParser::reserve(std::size_t block_bytes) {

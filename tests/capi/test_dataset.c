@@ -202,6 +202,18 @@ static void test_dataset__names_file_line_and_column(void **state) {
     assert_int_equal(dslide_dataset_open(cluster, "", NULL, &data), DSLIDE_E_IO);
 }
 
+static void test_dataset__any_file_name_gives_one_line_of_text(void **state) {
+    dslide_dataset *data = NULL;
+    char name[3000];
+    (void)state;
+    assert_int_equal(dslide_dataset_open(cluster, "/no\nwhere\xff", NULL, &data), DSLIDE_E_IO);
+    assert_string_equal(dslide_last_error(), "cannot open /no?where?: No such file or directory");
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(dslide_dataset_open(cluster, name, NULL, &data), DSLIDE_E_IO);
+    assert_non_null(strstr(dslide_last_error(), "aaa: File name too long"));
+}
+
 static void test_dataset__streams_a_pipe_once(void **state) {
     int ends[2];
     dslide_dataset_options options;
@@ -380,6 +392,7 @@ int main(void) {
         cmocka_unit_test(test_dataset__tells_what_it_holds),
         cmocka_unit_test(test_dataset__memory_is_copied_and_cluster_may_go_first),
         cmocka_unit_test(test_dataset__names_file_line_and_column),
+        cmocka_unit_test(test_dataset__any_file_name_gives_one_line_of_text),
         cmocka_unit_test(test_dataset__streams_a_pipe_once),
         cmocka_unit_test(test_views__both_widths_unsorted),
         cmocka_unit_test(test_views__shapes_are_checked),

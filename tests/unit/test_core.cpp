@@ -2,9 +2,11 @@
 #include "cmocka.hpp"
 #include "core/arena.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "core/memory.hpp"
 #include "core/random.hpp"
 
+#include <locale>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,59 @@ static void test_arena__passes_an_exception_to_the_caller(void **) {
 
 static void test_arena__counts_at_least_one_thread(void **) { assert_true(available_threads() >= 1); }
 
+static std::string as_line(std::string_view text, std::size_t cap = 1024) {
+    std::string line(cap, 'x');
+    line.resize(one_line(text, line.data(), cap));
+    return line;
+}
+
+static void test_text__is_one_line_of_utf8(void **) {
+    assert_string_equal(as_line("").c_str(), "");
+    assert_string_equal(as_line("a\nb\tc\x1b[31m\x7f").c_str(), "a?b?c?[31m?");
+    assert_string_equal(as_line("\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80").c_str(),
+                        "\xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
+    // Alone, cut off, overlong, a surrogate, above U+10FFFF, never a first byte.
+    for (const char *bytes : {"\xbc", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"})
+        assert_string_equal(as_line(bytes).c_str(), std::string(std::string_view(bytes).size(), '?').c_str());
+}
+
+static void test_text__too_long_loses_its_middle(void **) {
+    const std::string begin = "cannot open /", end = ": File name too long";
+    std::string name;
+    for (int i = 0; i < 200; ++i) name += "\xc3\xbc";
+    assert_string_equal(as_line(std::string(63, 'a'), 64).c_str(), std::string(63, 'a').c_str());
+    for (std::size_t cap = 64; cap < 80; ++cap) { // cuts at both halves of a character
+        const std::string line = as_line(begin + name + end, cap);
+        assert_in_range(line.size(), cap - 3, cap - 1);
+        assert_true(line.starts_with(begin + "\xc3\xbc") && line.ends_with("\xc3\xbc" + end));
+        assert_true(line.find(" ... ") != std::string::npos && line.find('?') == std::string::npos);
+    }
+}
+
+namespace {
+struct GroupedDigits : std::numpunct<char> {
+    char do_thousands_sep() const override { return '.'; }
+    char do_decimal_point() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+};
+} // namespace
+
+static void test_text__numbers_are_not_the_hosts_locale(void **) {
+    std::string error, logged;
+    log_sink() = {[](void *to, std::int32_t, const char *line) { *static_cast<std::string *>(to) = line; }, &logged, 2};
+    const std::locale before = std::locale::global(std::locale(std::locale(), new GroupedDigits));
+    try {
+        fail(DSLIDE_E_FORMAT, "line ", 30001, " has ", 1.5);
+    } catch (const Error &e) {
+        error = e.what();
+    }
+    log(DSLIDE_LOG_INFO, "line ", 30001, "\nhas ", 1.5);
+    std::locale::global(before);
+    log_sink() = {};
+    assert_string_equal(error.c_str(), "line 30001 has 1.5");
+    assert_string_equal(logged.c_str(), "line 30001?has 1.5");
+}
+
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(test_memory__is_zeroed_and_aligned),
@@ -101,6 +156,9 @@ int main() {
         cmocka_unit_test(test_arena__visits_every_index_once),
         cmocka_unit_test(test_arena__passes_an_exception_to_the_caller),
         cmocka_unit_test(test_arena__counts_at_least_one_thread),
+        cmocka_unit_test(test_text__is_one_line_of_utf8),
+        cmocka_unit_test(test_text__too_long_loses_its_middle),
+        cmocka_unit_test(test_text__numbers_are_not_the_hosts_locale),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
