@@ -38,6 +38,7 @@ VectorIndex::VectorIndex(std::shared_ptr<Arena> arena, dslide_hashtable_options 
       stride_(simd::padded(options_.dim)) {}
 
 void VectorIndex::check_finite(const float *vectors, std::int64_t count) const {
+    checked_product(static_cast<std::size_t>(count), static_cast<std::size_t>(options_.dim) * sizeof(float));
     for (std::int64_t i = 0; i < count * options_.dim; ++i)
         if (!std::isfinite(vectors[i]))
             fail(DSLIDE_E_ARGUMENT, "vector ", i / options_.dim, " holds ", vectors[i], " at place ", i % options_.dim,

@@ -78,6 +78,7 @@ static void test_hashtable__refuses_bad_arguments(void **state) {
     assert_fails_with(dslide_hashtable_query(made, vector, 1, 2, NULL, NULL), DSLIDE_E_ARGUMENT, "out_ids");
     assert_fails_with(dslide_hashtable_query(made, vector, -1, 2, ids, NULL), DSLIDE_E_ARGUMENT, "n_queries");
     assert_fails_with(dslide_hashtable_query(made, vector, 1, 0, ids, NULL), DSLIDE_E_ARGUMENT, "k is 0");
+    assert_fails(dslide_hashtable_query(made, vector, INT64_MAX, 2, ids, NULL), DSLIDE_E_MEMORY);
     vector[dim - 1] = INFINITY;
     assert_fails_with(dslide_hashtable_query(made, vector, 1, 2, ids, NULL), DSLIDE_E_ARGUMENT, "inf");
     assert_fails_with(dslide_hashtable_get_stats(made, &stats), DSLIDE_E_ARGUMENT, "struct_size");
