@@ -31,6 +31,8 @@ std::string link_target(const FileCalls &calls, const File &root, const char *li
     char target[256] = "";
     const ssize_t length = retry([&] { return calls.readlink(root.fd(), link, target, sizeof target); });
     if (length >= 0) return std::string(target, static_cast<std::size_t>(length));
+    if (errno == EINVAL)
+        fail(DSLIDE_E_IO, root.path(), "/", link, " exists and is not a symbolic link: it is not replaced");
     if (errno != ENOENT) fail_io("read", root.path() + "/" + link, errno);
     return "";
 }
@@ -74,6 +76,7 @@ void CheckpointStore::prepare() {
         if (slash == std::string::npos) break;
     }
     File root = File::open(calls, AT_FDCWD, root_, O_RDONLY | O_DIRECTORY, root_);
+    for (const char *link : {latest_link, best_link}) link_target(calls, root, link); // now, not after an epoch
     const std::string name = temporary_name(probe_name, pending_suffix);
     File probe = File::open(calls, root.fd(), name, O_WRONLY | O_CREAT | O_EXCL, root_ + "/" + name);
     try {

@@ -1146,13 +1146,15 @@ static void test_store__any_failing_call_leaves_loadable_links(void **) {
 }
 
 static void test_store__prepare_finds_what_cannot_be_written(void **) {
-    Failure failure, file;
+    Failure failure, file, link;
     std::size_t left = 1;
     int n = 1, wrong = 0;
     {
         const Scratch scratch;
         spill(scratch / "file", "x");
         file = failure_of([&] { CheckpointStore(scratch / "file").prepare(); });
+        fs::create_directories(scratch / "taken/best"); // where a link has to go
+        link = failure_of([&] { CheckpointStore(scratch / "taken").prepare(); });
         for (bool all_passed = false; !all_passed; ++n) {
             const FileCalls calls = Faults::table(n, EROFS);
             SaveOptions options;
@@ -1164,6 +1166,8 @@ static void test_store__prepare_finds_what_cannot_be_written(void **) {
         left = entries_of(scratch / "run").size();
     }
     assert_int_equal(file.status, DSLIDE_E_IO);
+    assert_int_equal(link.status, DSLIDE_E_IO);
+    assert_true(link.says("best exists and is not a symbolic link"));
     assert_int_equal(wrong, 0);
     assert_true(n > 6);
     assert_true(left <= 1); // the call that removes the probe was made to fail once
