@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace dslide::cli {
 
@@ -25,15 +26,29 @@ std::string unquoted(const std::string &text) {
     return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
+/// Bounded: a device or a data file given by mistake must not fill the memory.
+std::string text_of(const std::string &path) {
+    constexpr std::size_t most_bytes = 1 << 20;
+    std::error_code ignored;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw Failure("cannot read '" + path + "': " + std::strerror(errno));
+    if (std::filesystem::is_directory(path, ignored)) throw Failure("cannot read '" + path + "': is a directory");
+    std::string text(most_bytes + 1, '\0');
+    errno = 0;
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (file.bad()) throw Failure("cannot read '" + path + "': " + std::strerror(errno != 0 ? errno : EIO));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    if (text.size() > most_bytes) throw Failure("'" + path + "' is longer than settings can be (1 MiB)");
+    return text;
+}
+
 } // namespace
 
 std::vector<ConfigEntry> read_config(const std::string &path) {
-    std::ifstream file(path);
-    if (!file || std::filesystem::is_directory(path))
-        throw Failure("cannot read '" + path + "': " + (file ? "is a directory" : std::strerror(errno)));
+    std::istringstream lines(text_of(path));
     std::vector<ConfigEntry> entries;
     std::string line;
-    for (int number = 1; std::getline(file, line); ++number) {
+    for (int number = 1; std::getline(lines, line); ++number) {
         const std::string text = trimmed(line);
         if (text.empty() || text.front() == '#') continue;
         const std::string where = path + ":" + std::to_string(number);
@@ -45,6 +60,14 @@ std::vector<ConfigEntry> read_config(const std::string &path) {
         entries.push_back({where, key, unquoted(trimmed(text.substr(equals + 1)))});
     }
     return entries;
+}
+
+std::string config_line(const std::string &key, const std::string &value) {
+    if (value.find('\n') != std::string::npos)
+        throw UsageError("--" + key + ": a name with a line end cannot be kept in run.conf");
+    // Quotes are taken off by reading, and so are blanks outside them.
+    const bool quoted = trimmed(value) != value || unquoted(value) != value;
+    return key + " = " + (quoted ? '"' + value + '"' : value) + "\n";
 }
 
 std::string saved_config_path(const std::string &model_dir) {

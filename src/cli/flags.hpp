@@ -21,7 +21,8 @@ public:
     virtual void positional(const char *name, const std::string &help, std::string &field) = 0;
 
     void text(const char *name, const std::string &kind, std::string &field, const std::string &help) {
-        value(name, kind, help, [&field](const std::string &text) { field = text; });
+        value(name, kind, help,
+              [&field, flag = std::string(name)](const std::string &text) { field = some_text(flag, text); });
     }
     template <class Whole>
     void whole(const char *name, Whole &field, std::int64_t low, std::int64_t high, const std::string &help) {

@@ -187,9 +187,10 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
 }
 
 void CommandLine::settle(CLI::App &chosen) {
-    const std::string config = parser_->config_paths[chosen.get_name()];
-    if (!config.empty())
-        for (const ConfigEntry &entry : read_config(config)) set_from_config(chosen, entry);
+    const CLI::Option *config = chosen.get_option_no_throw("--config");
+    if (config != nullptr && config->count() > 0)
+        for (const ConfigEntry &entry : read_config(parser_->config_paths[chosen.get_name()]))
+            set_from_config(chosen, entry);
 
     std::set<std::string> given;
     for (const CLI::Option *option : chosen.get_options())

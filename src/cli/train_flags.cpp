@@ -123,7 +123,7 @@ void add_selection_flags(FlagSet &set, dslide_trainer_options &options, bool &de
     set.choice("--hash", options.select, select_choices, "How active rows are found (chosen from the shape)");
     set.toggle("--dense", dense, "Every row is active: the dense network");
     set.real("--active-share", options.active_share, 1e-9, 1, "Share of the rows a sample updates (chosen)");
-    set.whole("--tables", options.tables, 1, 1024, "Hash tables (chosen)");
+    set.whole("--tables", options.tables, 1, 255, "Hash tables (chosen)");
     set.whole("--bits", options.bits, 1, 24, "Bits of a bucket number (chosen)");
     set.value("--shared-negatives", "N", "Rows a batch drawn by label frequency; 0: none (chosen)",
               [&options](const std::string &text) {

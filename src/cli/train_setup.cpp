@@ -124,6 +124,16 @@ void make_model(const TrainFlags &flags, TrainingSetup &setup) {
     setup.trainer.reset(trainer);
 }
 
+std::string run_config(const TrainFlags &flags) {
+    static const char *const paths[] = {"train", "test", "names-labels", "names-features"};
+    std::string text = "# Flags of the run that saved here: dslide train --config run.conf repeats it.\n";
+    for (const auto &[key, value] : flags.repeatable) {
+        const bool is_path = std::find(std::begin(paths), std::end(paths), key) != std::end(paths) && value != "-";
+        text += config_line(key, is_path ? fs::absolute(value).string() : value);
+    }
+    return text;
+}
+
 } // namespace
 
 void check_before_work(const TrainFlags &flags) {
@@ -137,6 +147,7 @@ void check_before_work(const TrainFlags &flags) {
         flags.trainer.schedule == DSLIDE_SCHEDULE_LINEAR || flags.trainer.schedule == DSLIDE_SCHEDULE_COSINE;
     if (falls && flags.data.stream && flags.trainer.total_samples == 0)
         throw UsageError("--schedule linear and cosine with --stream need --total-samples N");
+    if (!flags.save.empty()) run_config(flags); // that it can be written
     need_readable(flags.train);
     if (flags.data.stream && flags.epochs > 1 && can_be_read_once(flags.train))
         throw UsageError("--stream from a pipe allows one epoch, --epochs is " + std::to_string(flags.epochs));
@@ -164,18 +175,15 @@ TrainingSetup set_up_training(const TrainFlags &flags, const Cluster &cluster) {
 }
 
 void save_run_config(const TrainFlags &flags) {
-    static const char *const paths[] = {"train", "test", "names-labels", "names-features"};
-    std::string text = "# Flags of the run that saved here: dslide train --config run.conf repeats it.\n";
-    for (const auto &[key, value] : flags.repeatable) {
-        const bool is_path = std::find(std::begin(paths), std::end(paths), key) != std::end(paths) && value != "-";
-        text.append(key).append(" = ").append(is_path ? fs::absolute(value).string() : value).append("\n");
-    }
     const std::string path = flags.save + "/run.conf", draft = path + ".tmp";
+    std::remove(draft.c_str()); // were it a link, it would be written through
     std::ofstream file(draft, std::ios::trunc);
-    file << text;
+    file << run_config(flags);
     file.close();
-    if (!file || std::rename(draft.c_str(), path.c_str()) != 0)
-        throw Failure("cannot write '" + path + "': " + std::strerror(errno));
+    if (file && std::rename(draft.c_str(), path.c_str()) == 0) return;
+    const int error = errno;
+    std::remove(draft.c_str());
+    throw Failure("cannot write '" + path + "': " + std::strerror(error));
 }
 
 dslide_trainer_info trainer_info(const Trainer &trainer) {

@@ -58,6 +58,12 @@ std::int64_t whole_number(const std::string &flag, const std::string &text, std:
     return value;
 }
 
+std::string some_text(const std::string &flag, const std::string &text) {
+    if (text.empty()) refuse(flag, "a name", text);
+    if (text.find('\0') != std::string::npos) throw UsageError(flag + ": expected a name, found a zero byte");
+    return text;
+}
+
 std::uint64_t seed_number(const std::string &flag, const std::string &text) {
     std::uint64_t value = 0;
     if (!parse_all(text, value)) refuse(flag, "a whole number from 0 to 2^64 - 1", text);

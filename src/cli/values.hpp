@@ -15,6 +15,8 @@ struct Choice {
 };
 
 std::int64_t whole_number(const std::string &flag, const std::string &text, std::int64_t low, std::int64_t high);
+/// Refuses no text at all, as "$DIR" gives it where nobody set DIR: an empty field means that the flag is not given.
+std::string some_text(const std::string &flag, const std::string &text);
 std::uint64_t seed_number(const std::string &flag, const std::string &text);
 float number(const std::string &flag, const std::string &text, double low, double high);
 std::vector<std::int32_t> whole_numbers(const std::string &flag, const std::string &text, std::int32_t low,

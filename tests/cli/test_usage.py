@@ -54,6 +54,16 @@ class Usage(CliTest):
             with self.subTest(value=value):
                 self.refused(2, 'eval', '--k', value, says='--k')
 
+    def test_usage__no_text_is_no_name(self):
+        """What a script gives as "$DIR" where DIR was never set: it must not train for hours and save nowhere."""
+        for flag in ['train', 'test', 'save', 'resume', 'json', 'names-labels', 'names-features']:
+            with self.subTest(flag=flag):
+                self.refused(2, 'train', *([] if flag == 'train' else ['--train', self.train]), f'--{flag}', '', says='--' + flag)
+                conf = self.write('empty.conf', f'{flag} =\n')
+                self.refused(2, 'train', *([] if flag == 'train' else ['--train', self.train]), '--config', conf, says='empty.conf:1: ')
+        self.refused(1, 'train', '--train', self.train, '--config', '', says="''")
+        self.refused(2, 'export', '--model', self.dir, '--slim', '', says='--slim')
+
     def test_usage__missing_and_unknown_flags_exit_2(self):
         self.refused(2)
         self.refused(2, 'nonsense')
@@ -106,6 +116,7 @@ class Usage(CliTest):
             self.refused(1, 'train', '--train', broken, '--save', target, says=target)
             if target != self.train:
                 self.refused(1, 'train', '--train', broken, '--json', target, says=target)
+        self.refused(2, 'train', '--train', broken, '--tables', 256, says='--tables')
 
     def test_usage__data_errors_name_file_line_and_column(self):
         broken = self.write('broken.txt', '2 5 3\n0 1:1\n1 2:x\n')
