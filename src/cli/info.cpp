@@ -50,13 +50,19 @@ void tell_data(const InfoFlags &flags, JsonLines &json) {
 }
 
 JsonDocument read_manifest(const std::string &dir) {
+    constexpr std::uintmax_t most_bytes = 64 << 20; // of the format
     const std::string path = dir + "/manifest.json";
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (!error && size > most_bytes) throw Failure("'" + path + "' is damaged: longer than 64 MiB");
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
-    if (!file) throw Failure("'" + dir + "' is damaged: cannot read its manifest.json");
+    if (error || !file) throw Failure("'" + dir + "' is damaged: cannot read its manifest.json");
     try {
-        return JsonDocument(text.str());
+        JsonDocument manifest(text.str());
+        if (manifest.at({"format"}) != "dslide-checkpoint") throw Failure("not a checkpoint's manifest");
+        return manifest;
     } catch (const Failure &failure) {
         throw Failure("'" + path + "' is damaged: " + failure.what());
     }
@@ -120,7 +126,8 @@ void tell_checkpoints(const InfoFlags &flags, JsonLines &json) {
 } // namespace
 
 int run_info(const InfoFlags &flags) {
-    const bool is_directory = std::filesystem::is_directory(flags.path);
+    std::error_code ignored; // what is wrong with the path is told where it is read
+    const bool is_directory = std::filesystem::is_directory(flags.path, ignored);
     if (!is_directory) need_readable(flags.path);
     JsonLines json(flags.json);
     if (is_directory)

@@ -110,7 +110,14 @@ std::string plain_text(const nlohmann::json &value) {
 } // namespace
 
 JsonDocument::JsonDocument(const std::string &text) : content_(std::make_unique<Content>()) {
-    content_->json = nlohmann::json::parse(text, nullptr, false);
+    constexpr int most_depth = 32; // of manifests; printing is recursive
+    bool too_deep = false;
+    const auto keep = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
+        too_deep |= depth > most_depth;
+        return !too_deep;
+    };
+    content_->json = nlohmann::json::parse(text, keep, false);
+    if (too_deep) throw Failure("nested too deep");
     if (content_->json.is_discarded()) throw Failure("not JSON");
 }
 
