@@ -40,6 +40,7 @@ int complain(const CommandLine &line, const std::string &text, const std::string
 
 int main(int argc, char **argv) {
     reserve_standard_descriptors();
+    ignore_file_size_limit();
     CommandLine line;
     try {
         if (const auto code = line.parse(argc, argv)) {

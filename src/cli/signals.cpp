@@ -24,15 +24,21 @@ void on_signal(int number) {
     errno = saved_errno;
 }
 
-} // namespace
-
-Interruptible::Interruptible() {
+/// A signal ignored from the start stays so: a shell sets SIGINT like this for what it runs in the background.
+void take(int number, struct sigaction &previous) {
     struct sigaction action = {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &previous_interrupt);
-    sigaction(SIGTERM, &action, &previous_terminate);
+    sigaction(number, nullptr, &previous);
+    if (previous.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+}
+
+} // namespace
+
+Interruptible::Interruptible() {
+    take(SIGINT, previous_interrupt);
+    take(SIGTERM, previous_terminate);
 }
 
 Interruptible::~Interruptible() {
@@ -51,5 +57,7 @@ void reserve_standard_descriptors() {
 }
 
 void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
+
+void ignore_file_size_limit() { std::signal(SIGXFSZ, SIG_IGN); }
 
 } // namespace dslide::cli

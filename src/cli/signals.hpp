@@ -22,4 +22,7 @@ void reserve_standard_descriptors();
 /// Lets writes to a closed pipe fail instead of ending the process.
 void ignore_broken_pipes();
 
+/// Lets writes beyond the limit of `ulimit -f` fail instead of ending the process.
+void ignore_file_size_limit();
+
 } // namespace dslide::cli
