@@ -7,6 +7,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -179,6 +180,18 @@ class Models(CliTest):
         os.remove(os.path.join(latest, 'manifest.json'))
         self.assertEqual(run('verify', self.model).returncode, 1)
 
+    def test_info__damaged_manifests_are_refused(self):
+        damaged = self.path('damaged')
+        os.makedirs(damaged)
+        start = '{"format":"dslide-checkpoint","meta":{"a":'
+        for text in ['', '5', '[]', '{}', '{"tensors":"x"}', start, start + '[' * 100000, start + '[' * 200000 + ']' * 200000 + '}}']:
+            with self.subTest(text=text[:60], size=len(text)):
+                self.write('damaged/manifest.json', text)
+                self.refused(1, 'info', damaged, says='manifest.json')
+                self.refused(1, 'info', damaged, '--json', '-', says='manifest.json')
+        os.truncate(os.path.join(damaged, 'manifest.json'), 3 << 30)  # sparse
+        self.refused(1, 'info', damaged, says='64 MiB')
+
     def test_info__tells_shape_counters_and_files(self):
         text = self.ok('info', self.model).stdout
         self.assertIn('latest epoch-000004', text)
@@ -199,6 +212,27 @@ class Models(CliTest):
         self.ok('export', '--model', again + '/latest', '--tensor', 'output.weight', '--out', self.path('b'))
         self.ok('export', '--model', self.model + '/latest', '--tensor', 'output.weight', '--out', self.path('a'))
         self.assertEqual(read_npy(self.path('a')), read_npy(self.path('b')))
+
+    def test_run_conf__keeps_any_file_name(self):
+        for name in ['two words', 'trailing ', ' leading', '"quoted"', 'a=b', '#c', 'tab\t']:
+            with self.subTest(name=name):
+                odd, save = self.path(name), self.path('odd')
+                shutil.copy(self.train, odd)
+                self.ok('train', '--train', name, '--hidden', 4, '--epochs', 1, '--save', save, cwd=self.dir)
+                self.ok('train', '--config', os.path.join(save, 'run.conf'))
+                self.ok('train', '--config', self.write('own.conf', f'train = "{odd}"\nhidden = 4\nepochs = 1\n'))
+                shutil.rmtree(save)
+        shutil.copy(self.train, self.path('line\nend'))
+        self.refused(2, 'train', '--train', self.path('line\nend'), '--save', save, says='line end')
+        self.assertFalse(os.path.exists(save))
+
+    def test_run_conf__is_not_written_through_a_link(self):
+        save, target = self.path('linked'), self.path('target')
+        os.makedirs(save)
+        os.symlink(target, os.path.join(save, 'run.conf.tmp'))
+        self.ok('train', '--train', self.train, '--hidden', 4, '--epochs', 1, '--save', save)
+        self.assertFalse(os.path.exists(target))
+        self.assertFalse(os.path.islink(os.path.join(save, 'run.conf')))
 
     def test_run_conf__normalize_of_training_holds_for_later_data(self):
         save = self.path('normalized')

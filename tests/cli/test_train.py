@@ -8,6 +8,7 @@ import gzip
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -19,6 +20,11 @@ from harness import DATA, DSLIDE, LABELS, SECONDS, CliTest, json_lines, main, ma
 EPOCH_FIELDS = ['event', 'epoch', 'samples', 'seconds', 'cpu_seconds', 'samples_per_second', 'loss', 'p_at_1', 'p_at_3', 'p_at_5',
                 'active_share', 'rows_touched_per_batch', 'bytes_sent', 'peak_rss_bytes', 'read_seconds', 'eval_seconds',
                 'save_seconds']
+
+
+def heed_interrupts():
+    """In the child: whoever runs the tests in the background has SIGINT ignored, and so would have what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class WeightsTest(CliTest):
@@ -33,7 +39,7 @@ class WeightsTest(CliTest):
 
     def start(self, *arguments):
         return subprocess.Popen([DSLIDE, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+                                stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
 
     def start_endless(self, save):
         """A training that runs until it is stopped, past its first epoch."""
@@ -201,6 +207,14 @@ class Train(WeightsTest):
         self.assertIn('replaced', self.ok(*arguments).stderr)
         self.assertNotIn('replaced', self.ok('train', '--resume', save, '--save', save, '--epochs', 2).stderr)
 
+    def test_train__file_size_limit_is_an_error_not_a_signal(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        save = self.path('limited')
+        self.refused(1, 'train', '--train', self.train, '--hidden', 32, '--epochs', 1, '--quiet', '--save', save, says='File too large',
+                     preexec_fn=limit)
+        self.assertEqual(os.listdir(save), ['run.conf'])
+
     def test_train__full_disk_under_json_is_told_at_the_end(self):
         save = self.path('save')
         done = run('train', '--train', self.train, '--hidden', 8, '--epochs', 2, '--save', save, '--json', '/dev/full')
@@ -227,6 +241,14 @@ class Config(CliTest):
                            ('normalize = maybe\n', 'run.conf:1: '), (' = 3\n', 'run.conf:1: ')]:
             with self.subTest(text=text):
                 self.refused(2, 'train', '--train', self.train, '--config', self.write('run.conf', text), says=says)
+
+    def test_config__what_is_no_settings_file_is_refused_in_bounded_memory(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        bounded = {} if os.environ.get('ASAN_OPTIONS') else {'preexec_fn': limit}
+        self.refused(1, 'train', '--train', self.train, '--config', '/dev/zero', says='/dev/zero', **bounded)
+        self.refused(1, 'train', '--train', self.train, '--config', '/proc/self/mem', says='/proc/self/mem')
+        self.refused(1, 'train', '--train', self.train, '--config', self.dir, says='is a directory')
 
     def test_config__recipe_trains(self):
         root = os.path.dirname(os.path.dirname(DATA))
@@ -358,9 +380,26 @@ class Interrupt(WeightsTest):
         self.assertEqual(process.returncode, 130)
         self.assertIn('not saved', out)
 
+    def test_interrupt__ignored_from_the_start_stays_ignored(self):
+        """As a shell runs commands in the background, and nohup does for another signal."""
+        process = subprocess.Popen([DSLIDE, 'train', '--train', self.train, '--hidden', '8', '--epochs', '1000000000'],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith('epoch 1/'):
+                break
+        process.send_signal(signal.SIGINT)
+        later = [next(process.stderr) for _ in range(3)]
+        self.assertTrue(all(line.startswith('epoch ') for line in later), later)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 143)
+
     def test_interrupt__before_training_ends_at_once(self):
         read_end, write_end = os.pipe()
-        process = subprocess.Popen([DSLIDE, 'train', '--train', '-'], stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen([DSLIDE, 'train', '--train', '-'], stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   preexec_fn=heed_interrupts)
         self.addCleanup(os.close, write_end)
         os.close(read_end)
         time.sleep(1)  # it now waits for data that never come
