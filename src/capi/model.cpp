@@ -2,6 +2,7 @@
 #include "capi/boundary.hpp"
 #include "capi/handles.hpp"
 #include "capi/views.hpp"
+#include "model/checkpoint_ranks.hpp"
 #include "predict/evaluate.hpp"
 
 #include <algorithm>
@@ -63,18 +64,36 @@ dslide_status dslide_model_create(dslide_cluster *cluster, const dslide_model_op
 
 dslide_status dslide_model_load(dslide_cluster *cluster, const char *dir, dslide_model **out) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(cluster, "cluster");
-        capi::need(out, "out");
+        Exchange &exchange = capi::need(cluster, "cluster")->impl->exchange();
         cluster->impl->need_open();
-        *out = new dslide_model{std::make_shared<Model>(cluster->impl, CheckpointReader(capi::need(dir, "dir")))};
+        exchange.collective([&] {
+            auto model = std::make_unique<dslide_model>();
+            std::int64_t samples = 0;
+            exchange.local([&] {
+                capi::need(out, "out");
+                model->impl = std::make_shared<Model>(cluster->impl, CheckpointReader(capi::need(dir, "dir")));
+                samples = model->impl->samples_seen;
+            });
+            exchange.agree(Call::model_load, samples, "checkpoint");
+            *out = model.release();
+        });
     };
 }
 
 dslide_status dslide_model_save(dslide_model *model, const char *dir) noexcept {
     return DSLIDE_BOUNDARY {
         const Model &m = *capi::need(model, "model")->impl;
+        Exchange &exchange = m.cluster().exchange();
         m.cluster().need_open();
-        write_checkpoint(capi::need(dir, "dir"), m.content());
+        exchange.collective([&] {
+            CheckpointContent content;
+            exchange.local([&] {
+                capi::need(dir, "dir");
+                content = m.content();
+            });
+            exchange.agree(Call::model_save, m.samples_seen, "model to save");
+            write_checkpoint(exchange, dir, content);
+        });
     };
 }
 

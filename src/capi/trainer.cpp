@@ -2,6 +2,7 @@
 #include "capi/boundary.hpp"
 #include "capi/handles.hpp"
 #include "capi/views.hpp"
+#include "model/checkpoint_ranks.hpp"
 #include "predict/evaluate.hpp"
 #include "train/run.hpp"
 
@@ -92,25 +93,42 @@ dslide_status dslide_trainer_create(dslide_model *model, const dslide_trainer_op
 dslide_status dslide_trainer_load(dslide_cluster *cluster, const char *dir, dslide_model **out_model,
                                   dslide_trainer **out) noexcept {
     return DSLIDE_BOUNDARY {
-        capi::need(cluster, "cluster");
-        capi::need(out_model, "out_model");
-        capi::need(out, "out");
+        Exchange &exchange = capi::need(cluster, "cluster")->impl->exchange();
         cluster->impl->need_open();
-        const CheckpointReader checkpoint(capi::need(dir, "dir"), true);
-        auto model = std::make_unique<dslide_model>();
-        model->impl = std::make_shared<Model>(cluster->impl, checkpoint);
-        *out = new dslide_trainer{std::make_unique<Trainer>(model->impl, checkpoint)};
-        *out_model = model.release();
+        exchange.collective([&] {
+            auto model = std::make_unique<dslide_model>();
+            auto trainer = std::make_unique<dslide_trainer>();
+            std::int64_t step = 0;
+            exchange.local([&] {
+                capi::need(out_model, "out_model");
+                capi::need(out, "out");
+                const CheckpointReader checkpoint(capi::need(dir, "dir"), true);
+                model->impl = std::make_shared<Model>(cluster->impl, checkpoint);
+                trainer->impl = std::make_unique<Trainer>(model->impl, checkpoint);
+                step = trainer->impl->steps();
+            });
+            exchange.agree(Call::trainer_load, step, "checkpoint");
+            *out = trainer.release();
+            *out_model = model.release();
+        });
     };
 }
 
 dslide_status dslide_trainer_save(dslide_trainer *trainer, const char *dir) noexcept {
     return DSLIDE_BOUNDARY {
         Trainer &t = *capi::need(trainer, "trainer")->impl;
-        capi::need(dir, "dir");
+        Exchange &exchange = t.model().cluster().exchange();
         t.model().cluster().need_open();
-        std::vector<Array<std::int32_t>> scratch;
-        write_checkpoint(dir, t.content(scratch));
+        exchange.collective([&] {
+            std::vector<Array<std::int32_t>> scratch;
+            CheckpointContent content;
+            exchange.local([&] {
+                capi::need(dir, "dir");
+                content = t.content(scratch);
+            });
+            exchange.agree(Call::trainer_save, t.steps(), "step to save");
+            write_checkpoint(exchange, dir, content);
+        });
     };
 }
 

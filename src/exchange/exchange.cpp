@@ -14,7 +14,7 @@ constexpr std::array<const char *, phase_count> phase_names{"an agreement", "the
                                                             "the loss",     "gradients",           "hash tables",
                                                             "a prediction", "the copy of weights", "a checkpoint"};
 
-constexpr std::array<const char *, 16> call_names{"no call",
+constexpr std::array<const char *, 17> call_names{"no call",
                                                   "the opening of a cluster",
                                                   "dslide_cluster_close()",
                                                   "dslide_model_create()",
@@ -29,7 +29,8 @@ constexpr std::array<const char *, 16> call_names{"no call",
                                                   "dslide_trainer_load()",
                                                   "dslide_trainer_save()",
                                                   "dslide_trainer_step()",
-                                                  "dslide_trainer_run()"};
+                                                  "dslide_trainer_run()",
+                                                  "the writing of a checkpoint"};
 
 /// Before the payload of each message; alone, followed by a text, where the sender failed.
 struct Header {
@@ -125,17 +126,14 @@ void Exchange::give_up(const char *text) noexcept {
     spend(text);
 }
 
-void Exchange::give_up_waiting(Phase phase, const char *why) {
-    std::string missing;
+void Exchange::give_up_waiting(Phase phase, const char *why, const std::function<bool(int)> &is_guilty) {
+    std::string guilty;
     int count = 0;
-    for (int r = 0; r < size_; ++r) {
-        if (r == rank_ || transport_->received(r) >= 0) continue;
-        if (count++ < 8) missing += (count > 1 ? ", " : "") + std::to_string(r);
-    }
-    if (count > 8) missing += ", ...";
+    for (int r = 0; r < size_; ++r)
+        if (r != rank_ && is_guilty(r) && count++ < 8) guilty += (count > 1 ? ", rank " : "rank ") + std::to_string(r);
+    if (count > 8) guilty += ", ...";
     std::string text = std::string(why) + " in " + phase_names[static_cast<std::size_t>(phase)];
-    text += count == 0 ? std::string(": the messages of this rank were not taken")
-                       : std::string(": nothing came from rank") + (count > 1 ? "s " : " ") + missing;
+    if (count > 0) text += ": " + guilty;
     send_last_words(text.c_str());
     spend(text.c_str());
     throw Error(cancelled_ ? DSLIDE_E_STOPPED : DSLIDE_E_PEER, text);
@@ -157,14 +155,15 @@ void Exchange::swap_messages(Phase phase, const std::vector<Parcel> &parcels, bo
     try {
         transport_->start(parcels);
         const auto lost = [&](int r) { return transport_->is_pending(r) && transport_->is_gone(r); };
+        const auto late = [&](int r) { return transport_->received(r) < 0; };
         for (BackOff back_off; !transport_->test(); back_off.wait()) {
-            if (cancelled_) give_up_waiting(phase, "cancelled");
+            if (cancelled_) give_up_waiting(phase, "cancelled", [](int) { return false; });
             if (has_headers && last_words_came(parcels)) break;
             for (int r = 0; r < size_; ++r)
                 if (r != rank_ && lost(r) && !transport_->test() && lost(r) &&
                     !(has_headers && last_words_came(parcels)))
-                    give_up_waiting(phase, "a rank is gone");
-            if (watch.seconds() > settings_.timeout_seconds) give_up_waiting(phase, "time-out");
+                    give_up_waiting(phase, "a rank left", lost);
+            if (watch.seconds() > settings_.timeout_seconds) give_up_waiting(phase, "time-out", late);
         }
     } catch (const Error &e) {
         spend(e.what());
@@ -247,7 +246,8 @@ void Exchange::trade(Phase phase, const std::function<std::size_t(int from, int 
         for (int r = 0; r < size_; ++r)
             if (r != rank_ && transport_->received(r) != static_cast<std::ptrdiff_t>((begin == 0 ? sizeof(Header) : 0) +
                                                                                      piece_of(bytes(r, rank_), begin)))
-                give_up_waiting(phase, "a message of another length than expected");
+                give_up_waiting(phase, "a message of another length than expected",
+                                [&](int other) { return other == r; });
     }
 }
 
@@ -279,7 +279,10 @@ void Exchange::check_headers(Phase phase) {
         }
     }
     if (failed >= 0) text = "rank " + std::to_string(failed) + ": " + text;
-    if (is_spent) spend(text.c_str());
+    if (is_spent) { // passed on: others may have missed these words
+        send_last_words(text.c_str());
+        spend(text.c_str());
+    }
     known_failure_ |= failure_ != nullptr || failed >= 0;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (failed >= 0)

@@ -44,6 +44,7 @@ enum class Call : std::uint32_t {
     trainer_save,
     trainer_step,
     trainer_run,
+    checkpoint, ///< within a call that saves
 };
 
 struct Traffic {
@@ -168,7 +169,8 @@ private:
     [[noreturn]] void fail_difference(const char *what, int rank);
     void agree_bytes(Call call, const std::array<std::byte, agreement_bytes> &mine);
     void check_headers(Phase phase);
-    [[noreturn]] void give_up_waiting(Phase phase, const char *why);
+    /// is_guilty: who is named.
+    [[noreturn]] void give_up_waiting(Phase phase, const char *why, const std::function<bool(int)> &is_guilty);
     void spend(const char *text) noexcept;
 
     std::unique_ptr<Transport> transport_;

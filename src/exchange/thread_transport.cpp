@@ -55,7 +55,8 @@ public:
         bool done = true;
         for (int peer = 0; peer < size(); ++peer) {
             if (peer == rank_) continue;
-            if (received(peer) < 0) take(peer);
+            // Of a rank that is gone and left our message lying, the last words count, not what it sent before.
+            if (received(peer) < 0 || (is_gone(peer) && !is_taken(peer))) take(peer);
             done &= !is_pending(peer);
         }
         return done;
@@ -96,7 +97,7 @@ private:
         const std::lock_guard lock(box.mutex);
         const void *data = box.data;
         std::size_t bytes = box.bytes;
-        if (!data && !box.last_words.empty()) {
+        if (!data && !box.last_words.empty() && box.last_words.size() <= parcel.in_capacity) {
             data = box.last_words.data();
             bytes = box.last_words.size();
         }

@@ -49,11 +49,8 @@ RowStatistics TableSource::measure(Arena &arena, const Rows &rows) {
 void TableSource::rebuild(Arena &arena, const Rows &rows, const RowStatistics &all, std::int64_t step) {
     const simd::Kernels &k = simd::kernels();
     std::vector<std::int32_t> head;
-    for (const RowStatistics::Head &h : all.head) {
-        const std::int32_t row = rows.row_of ? rows.row_of[h.id] : h.id;
-        if (row >= 0) head.push_back(row);
-    }
-    set_head(std::move(head), rows.count);
+    for (const RowStatistics::Head &h : all.head) head.push_back(h.id);
+    set_head(std::move(head), rows.row_of, rows.count);
 
     std::vector<float> mean_row(static_cast<std::size_t>(rows.stride));
     k.axpy(static_cast<float>(1 / all.rows), all.sum.data(), mean_row.data(), rows.stride);
@@ -82,10 +79,16 @@ void TableSource::rebuild(Arena &arena, const Rows &rows, const RowStatistics &a
     ++state_.rebuilds;
 }
 
-void TableSource::set_head(std::vector<std::int32_t> rows, std::int64_t all_rows) {
-    head_ = std::move(rows);
-    is_head_.assign(static_cast<std::size_t>(all_rows), 0);
-    for (const std::int32_t row : head_) is_head_[static_cast<std::size_t>(row)] = 1;
+void TableSource::set_head(std::vector<std::int32_t> classes, const std::int32_t *row_of, std::int64_t rows) {
+    head_classes_ = std::move(classes);
+    head_.clear();
+    is_head_.assign(static_cast<std::size_t>(rows), 0);
+    for (const std::int32_t c : head_classes_) {
+        const std::int32_t row = row_of ? row_of[c] : c;
+        if (row < 0) continue;
+        head_.push_back(row);
+        is_head_[static_cast<std::size_t>(row)] = 1;
+    }
 }
 
 void TableSource::find(Arena &arena, const Matrix &h, std::int64_t step, std::int64_t want, Candidates &out) {

@@ -69,8 +69,10 @@ public:
     State &state() { return state_; }
     std::vector<float> &running_mean() { return running_mean_; }
     std::vector<float> &frozen_mean() { return frozen_mean_; }
-    const std::vector<std::int32_t> &head() const { return head_; }
-    void set_head(std::vector<std::int32_t> rows, std::int64_t all_rows);
+    /// The head over all ranks, best first.
+    const std::vector<std::int32_t> &head_classes() const { return head_classes_; }
+    /// row_of: the row of a class or -1, null: row = class; rows: at hand.
+    void set_head(std::vector<std::int32_t> classes, const std::int32_t *row_of, std::int64_t rows);
 
 private:
     void update_mean(const Matrix &h);
@@ -79,7 +81,8 @@ private:
     Settings settings_;
     State state_;
     std::vector<float> running_mean_, frozen_mean_; ///< padded to the SIMD width
-    std::vector<std::int32_t> head_;
+    std::vector<std::int32_t> head_classes_;
+    std::vector<std::int32_t> head_;    ///< of these, the rows at hand
     std::vector<std::uint8_t> is_head_; ///< a flag a row
     Array<float> last_;                 ///< last coordinates: of the rows, and of the queries
     Array<std::uint32_t> codes_;        ///< table x sample

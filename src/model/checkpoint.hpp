@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,12 @@ public:
     /// Reads rows [begin, end) to `out`, whose rows are `row_stride` elements apart.
     void read_rows(const std::string &name, std::int64_t begin, std::int64_t end, void *out,
                    std::int64_t row_stride) const;
+    /// The same of columns [col_begin, col_end) alone.
+    void read_block(const std::string &name, std::int64_t begin, std::int64_t end, std::int64_t col_begin,
+                    std::int64_t col_end, void *out, std::int64_t row_stride) const;
+    /// Reads rows in any order, each once: row i of `out` is row rows[i].
+    void read_list(const std::string &name, std::span<const std::int64_t> rows, void *out,
+                   std::int64_t row_stride) const;
     std::vector<std::string> file_names() const;
     std::string read_file(const std::string &name) const;
     std::int64_t total_bytes() const;
@@ -142,6 +149,12 @@ public:
     void prepare();
     /// `name`: "epoch-" or "step-" and digits.
     void save(const std::string &name, const CheckpointContent &content, bool is_best);
+    /// The steps of save(), for a checkpoint that several processes write: what `latest` names before; the checkpoint
+    /// is then written to path_of(name); links are moved and older ones removed.
+    std::string begin(const std::string &name);
+    std::string path_of(const std::string &name) const;
+    void finish(const std::string &name, const std::string &previous, bool is_best);
+    const SaveOptions &options() const { return options_; }
 
 private:
     std::string root_;

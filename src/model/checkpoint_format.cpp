@@ -174,10 +174,12 @@ std::vector<FileRecord> parse_files(const Place &list, std::int64_t block_bytes,
     return files;
 }
 
-/// The parts of one tensor: each row in exactly one, ascending, each shard named once.
+/// The parts of one tensor: stripes of columns from the left, each with ascending rows, without holes or overlaps; each
+/// shard named once.
 void parse_parts(const Place &list, TensorRecord &tensor, const std::set<std::string> &shards) {
     std::set<std::string> seen;
-    std::int64_t next = 0;
+    std::int64_t next = 0;                         // row of the stripe under way
+    std::int64_t stripe_begin = 0, stripe_end = 0; // its columns; none yet
     tensor.parts.resize(list.array().size());
     for (std::size_t i = 0; i < tensor.parts.size(); ++i) {
         PartRecord &part = tensor.parts[i];
@@ -188,6 +190,24 @@ void parse_parts(const Place &list, TensorRecord &tensor, const std::set<std::st
         rows.array_of(2);
         part.row_begin = rows.at(0).integer(0, tensor.shape.rows - 1);
         part.row_end = rows.at(1).integer(1, tensor.shape.rows);
+        part.col_end = tensor.shape.cols;
+        if (place.value.contains("cols")) {
+            const Place cols = place.member("cols");
+            cols.array_of(2);
+            part.col_begin = cols.at(0).integer(0, tensor.shape.cols - 1);
+            part.col_end = cols.at(1).integer(1, tensor.shape.cols);
+            if (part.col_end <= part.col_begin) damaged(list.path, cols.where, " is empty");
+        }
+        const bool same_stripe = part.col_begin == stripe_begin && part.col_end == stripe_end;
+        if (!same_stripe) {
+            if (stripe_end > 0 && next != tensor.shape.rows)
+                damaged(list.path, tensor.name, ": rows ", next, " .. ", tensor.shape.rows - 1, " are missing");
+            if (part.col_begin != stripe_end)
+                damaged(list.path, tensor.name, ": columns from ", part.col_begin, " on, expected from ", stripe_end);
+            stripe_begin = part.col_begin;
+            stripe_end = part.col_end;
+            next = 0;
+        }
         if (part.row_begin < next) damaged(list.path, tensor.name, ": rows from ", part.row_begin, " are given twice");
         if (part.row_begin > next)
             damaged(list.path, tensor.name, ": rows ", next, " .. ", part.row_begin - 1, " are missing");
@@ -196,6 +216,8 @@ void parse_parts(const Place &list, TensorRecord &tensor, const std::set<std::st
     }
     if (next != tensor.shape.rows)
         damaged(list.path, tensor.name, ": rows ", next, " .. ", tensor.shape.rows - 1, " are missing");
+    if (stripe_end != tensor.shape.cols)
+        damaged(list.path, tensor.name, ": columns ", stripe_end, " .. ", tensor.shape.cols - 1, " are missing");
 }
 
 std::vector<TensorRecord> parse_tensors(const Place &list, const std::vector<FileRecord> &shards) {
@@ -276,7 +298,10 @@ std::string print_tensor(const TensorRecord &tensor) {
     for (const PartRecord &part : tensor.parts) {
         if (&part != &tensor.parts.front()) text += ",";
         text += "{\"shard\":\"" + part.shard + "\",\"rows\":[" + std::to_string(part.row_begin) + "," +
-                std::to_string(part.row_end) + "]}";
+                std::to_string(part.row_end) + "]";
+        if (part.col_begin != 0 || part.col_end != tensor.shape.cols)
+            text += ",\"cols\":[" + std::to_string(part.col_begin) + "," + std::to_string(part.col_end) + "]";
+        text += "}";
     }
     return text + "]}";
 }
@@ -349,8 +374,14 @@ Manifest parse_manifest(std::string_view text, const std::string &path) {
     return manifest;
 }
 
-std::string range_text(std::int64_t row_begin, std::int64_t row_end, std::int64_t rows) {
-    return std::to_string(row_begin) + ":" + std::to_string(row_end) + "/" + std::to_string(rows);
+std::string range_text(const PartRecord &part, const TensorShape &whole) {
+    const auto range = [](std::int64_t begin, std::int64_t end, std::int64_t all) {
+        return std::to_string(begin) + ":" + std::to_string(end) + "/" + std::to_string(all);
+    };
+    std::string text = range(part.row_begin, part.row_end, whole.rows);
+    if (part.col_begin != 0 || part.col_end != whole.cols)
+        text += "," + range(part.col_begin, part.col_end, whole.cols);
+    return text;
 }
 
 std::string print_shard_header(const std::vector<ShardEntry> &entries) {

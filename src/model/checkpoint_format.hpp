@@ -25,12 +25,13 @@ constexpr std::size_t length_field_bytes = 8; ///< before a shard's header
 struct PartRecord {
     std::string shard;
     std::int64_t row_begin = 0, row_end = 0;
+    std::int64_t col_begin = 0, col_end = 0;
 };
 
 struct TensorRecord {
     std::string name;
     TensorShape shape;
-    std::vector<PartRecord> parts; ///< by ascending rows, without holes
+    std::vector<PartRecord> parts; ///< stripes of columns, each by ascending rows, without holes
 };
 
 struct Manifest {
@@ -57,10 +58,11 @@ struct ShardEntry {
     std::string name;
     TensorShape shape;
     std::int64_t begin = 0, end = 0;
-    std::string range; ///< "row_begin:row_end/rows" of __metadata__
+    std::string range; ///< of __metadata__, see range_text()
 };
 
-std::string range_text(std::int64_t row_begin, std::int64_t row_end, std::int64_t rows);
+/// "row_begin:row_end/rows", and ",col_begin:col_end/cols" if these are not all columns.
+std::string range_text(const PartRecord &part, const TensorShape &whole);
 /// Length field, header and padding.
 std::string print_shard_header(const std::vector<ShardEntry> &entries);
 /// Checks that the entries fill `data_bytes` without holes or overlaps.

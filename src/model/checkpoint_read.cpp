@@ -90,9 +90,9 @@ struct CheckpointReader::State {
     struct Data {
         const FileRecord *shard = nullptr;
         std::int64_t offset = 0; ///< of the part's first row in the shard
-        std::int64_t row_begin = 0, row_end = 0;
+        PartRecord place;
     };
-    std::unordered_map<std::string, std::vector<Data>> data; ///< by tensor, ascending rows
+    std::unordered_map<std::string, std::vector<Data>> data; ///< by tensor, in the manifest's order
 
     State(const std::string &path, bool prefer_latest, const FileCalls &file_calls)
         : calls(file_calls), dir(find_checkpoint(calls, path, prefer_latest)) {
@@ -174,7 +174,7 @@ struct CheckpointReader::State {
                 if (found == shard_entries.end())
                     damaged(dir.path(), "/", part.shard, ": ", tensor.name, " is missing in its header");
                 check_part(tensor, part, found->second);
-                data[tensor.name].push_back({shards.at(part.shard), found->second.begin, part.row_begin, part.row_end});
+                data[tensor.name].push_back({shards.at(part.shard), found->second.begin, part});
                 shard_entries.erase(found);
             }
         for (const auto &[shard, rest] : entries)
@@ -183,13 +183,19 @@ struct CheckpointReader::State {
 
     void check_part(const TensorRecord &tensor, const PartRecord &part, const ShardEntry &entry) const {
         const TensorShape &shape = entry.shape;
-        if (shape.type != tensor.shape.type || shape.cols != tensor.shape.cols ||
+        if (shape.type != tensor.shape.type || shape.cols != part.col_end - part.col_begin ||
             shape.rows != part.row_end - part.row_begin)
             damaged(dir.path(), "/", part.shard, ": ", tensor.name,
                     " has another type or shape than the manifest says");
-        if (entry.range != range_text(part.row_begin, part.row_end, tensor.shape.rows))
-            damaged(dir.path(), "/", part.shard, ": ", tensor.name, " has other rows than the manifest says");
+        if (entry.range != range_text(part, tensor.shape))
+            damaged(dir.path(), "/", part.shard, ": ", tensor.name,
+                    " has other rows or columns than the manifest says");
     }
+
+    /// Reads what lies in rows [begin, end) and columns [col_begin, col_end); row r goes to place(r), null: nowhere.
+    template <class Place>
+    void read_places(const std::string &name, std::int64_t begin, std::int64_t end, std::int64_t col_begin,
+                     std::int64_t col_end, Place &&place) const;
 
     const TensorRecord &tensor(const std::string &name) const {
         const auto found = tensors.find(name);
@@ -200,30 +206,67 @@ struct CheckpointReader::State {
 
 namespace {
 
-/// Spreads a stream of bytes over rows that are `stride` bytes apart.
+/// Takes a stream of rows of `row_bytes`; of those that `place` gives an address (in order, null: none), the bytes
+/// [first, last) are copied there.
+template <class Place>
 class RowSink {
 public:
-    RowSink(void *out, std::size_t row_bytes, std::size_t stride)
-        : out_(static_cast<char *>(out)), row_bytes_(row_bytes), stride_(stride) {}
+    RowSink(std::size_t row_bytes, std::size_t first, std::size_t last, Place place)
+        : row_bytes_(row_bytes), first_(first), last_(last), place_(place) {}
     void operator()(const char *bytes, std::size_t size) {
         while (size > 0) {
-            const std::size_t taken = stride_ == row_bytes_ ? size : std::min(size, row_bytes_ - column_);
-            std::memcpy(out_ + column_, bytes, taken);
+            if (column_ == 0) out_ = place_(row_);
+            const std::size_t taken = std::min(size, row_bytes_ - column_);
+            const std::size_t from = std::max(column_, first_), to = std::min(column_ + taken, last_);
+            if (out_ && from < to) std::memcpy(out_ + (from - first_), bytes + (from - column_), to - from);
             bytes += taken;
             size -= taken;
             column_ += taken;
             if (column_ < row_bytes_) continue;
-            out_ += column_ / row_bytes_ * stride_;
-            column_ %= row_bytes_;
+            column_ = 0;
+            ++row_;
         }
     }
 
 private:
-    char *out_;
-    std::size_t row_bytes_, stride_, column_ = 0;
+    std::size_t row_bytes_, first_, last_;
+    Place place_;
+    std::size_t column_ = 0;
+    std::int64_t row_ = 0; ///< counted from the stream's first
+    char *out_ = nullptr;
 };
 
+void to_host_order(void *out, std::int64_t rows, std::int64_t cols, std::int64_t row_stride, std::size_t size) {
+    if constexpr (host_is_little_endian) return;
+    for (std::int64_t row = 0; row < rows; ++row)
+        reverse_bytes(static_cast<char *>(out) + static_cast<std::size_t>(row * row_stride) * size,
+                      static_cast<std::size_t>(cols), size);
+}
+
 } // namespace
+
+template <class Place>
+void CheckpointReader::State::read_places(const std::string &name, std::int64_t begin, std::int64_t end,
+                                          std::int64_t col_begin, std::int64_t col_end, Place &&place) const {
+    const std::size_t size = size_of(tensor(name).shape.type);
+    for (const Data &part : data.at(name)) {
+        const PartRecord &p = part.place;
+        const std::int64_t first = std::max(begin, p.row_begin), last = std::min(end, p.row_end);
+        const std::int64_t left = std::max(col_begin, p.col_begin), right = std::min(col_end, p.col_end);
+        if (first >= last || left >= right) continue;
+        const File file = open_checked(*part.shard);
+        const std::int64_t row_bytes = (p.col_end - p.col_begin) * static_cast<std::int64_t>(size);
+        const std::int64_t from = part.offset + (first - p.row_begin) * row_bytes;
+        const auto bytes = [&](std::int64_t columns) { return static_cast<std::size_t>(columns) * size; };
+        const auto address = [&](std::int64_t row) -> char * {
+            char *out = place(first + row);
+            return out ? out + bytes(left - col_begin) : nullptr;
+        };
+        RowSink<decltype(address)> sink(static_cast<std::size_t>(row_bytes), bytes(left - p.col_begin),
+                                        bytes(right - p.col_begin), address);
+        read_checked(file, *part.shard, from, from + (last - first) * row_bytes, sink);
+    }
+}
 
 CheckpointReader::CheckpointReader(const std::string &dir, bool prefer_latest, const FileCalls &calls)
     : state_(std::make_unique<State>(dir, prefer_latest, calls)) {}
@@ -245,24 +288,40 @@ TensorShape CheckpointReader::shape(const std::string &name) const { return stat
 
 void CheckpointReader::read_rows(const std::string &name, std::int64_t begin, std::int64_t end, void *out,
                                  std::int64_t row_stride) const {
+    read_block(name, begin, end, 0, state_->tensor(name).shape.cols, out, row_stride);
+}
+
+void CheckpointReader::read_block(const std::string &name, std::int64_t begin, std::int64_t end, std::int64_t col_begin,
+                                  std::int64_t col_end, void *out, std::int64_t row_stride) const {
     const TensorShape shape = state_->tensor(name).shape;
-    if (begin < 0 || begin > end || end > shape.rows || row_stride < shape.cols)
-        fail(DSLIDE_E_ARGUMENT, "rows ", begin, " .. ", end, " of ", name, ", which has ", shape.rows, " x ",
-             shape.cols);
-    const std::size_t size = size_of(shape.type), stride = static_cast<std::size_t>(row_stride) * size;
-    const std::int64_t row_bytes = byte_count({shape.type, 1, shape.cols});
-    RowSink sink(out, static_cast<std::size_t>(row_bytes), stride);
-    for (const State::Data &part : state_->data.at(name)) {
-        const std::int64_t first = std::max(begin, part.row_begin), last = std::min(end, part.row_end);
-        if (first >= last) continue;
-        const File file = state_->open_checked(*part.shard);
-        const std::int64_t from = part.offset + (first - part.row_begin) * row_bytes;
-        state_->read_checked(file, *part.shard, from, from + (last - first) * row_bytes, sink);
-    }
-    if constexpr (!host_is_little_endian)
-        for (std::int64_t row = 0; row < end - begin; ++row)
-            reverse_bytes(static_cast<char *>(out) + static_cast<std::size_t>(row) * stride,
-                          static_cast<std::size_t>(shape.cols), size);
+    if (begin < 0 || begin > end || end > shape.rows || col_begin < 0 || col_begin > col_end || col_end > shape.cols ||
+        row_stride < col_end - col_begin)
+        fail(DSLIDE_E_ARGUMENT, "rows ", begin, " .. ", end, ", columns ", col_begin, " .. ", col_end, " of ", name,
+             ", which has ", shape.rows, " x ", shape.cols);
+    const std::size_t stride = static_cast<std::size_t>(row_stride) * size_of(shape.type);
+    state_->read_places(name, begin, end, col_begin, col_end, [&](std::int64_t row) {
+        return static_cast<char *>(out) + static_cast<std::size_t>(row - begin) * stride;
+    });
+    to_host_order(out, end - begin, col_end - col_begin, row_stride, size_of(shape.type));
+}
+
+void CheckpointReader::read_list(const std::string &name, std::span<const std::int64_t> rows, void *out,
+                                 std::int64_t row_stride) const {
+    const TensorShape shape = state_->tensor(name).shape;
+    if (rows.empty()) return;
+    std::vector<std::pair<std::int64_t, std::int64_t>> wanted; // row, place in out
+    for (std::size_t i = 0; i < rows.size(); ++i) wanted.emplace_back(rows[i], static_cast<std::int64_t>(i));
+    std::sort(wanted.begin(), wanted.end());
+    if (wanted.front().first < 0 || wanted.back().first >= shape.rows || row_stride < shape.cols)
+        fail(DSLIDE_E_ARGUMENT, "a row in the list of ", name, " is not below ", shape.rows);
+    const std::size_t stride = static_cast<std::size_t>(row_stride) * size_of(shape.type);
+    state_->read_places(
+        name, wanted.front().first, wanted.back().first + 1, 0, shape.cols, [&](std::int64_t row) -> char * {
+            const auto found = std::lower_bound(wanted.begin(), wanted.end(), std::pair{row, std::int64_t{0}});
+            if (found == wanted.end() || found->first != row) return nullptr;
+            return static_cast<char *>(out) + static_cast<std::size_t>(found->second) * stride;
+        });
+    to_host_order(out, static_cast<std::int64_t>(rows.size()), shape.cols, row_stride, size_of(shape.type));
 }
 
 std::vector<std::string> CheckpointReader::file_names() const {

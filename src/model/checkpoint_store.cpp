@@ -91,13 +91,23 @@ void CheckpointStore::prepare() {
     root.sync();
 }
 
-void CheckpointStore::save(const std::string &name, const CheckpointContent &content, bool is_best) {
+std::string CheckpointStore::path_of(const std::string &name) const {
     if (!is_store_name(name)) fail(DSLIDE_E_INTERNAL, "\"", name, "\" is not the name of a checkpoint of a run");
+    return root_ + "/" + name;
+}
+
+std::string CheckpointStore::begin(const std::string &name) {
+    path_of(name);
     const FileCalls &calls = *options_.calls;
     File root = File::open(calls, AT_FDCWD, root_, O_RDONLY | O_DIRECTORY, root_);
     const std::string previous = link_target(calls, root, latest_link);
     remove_leftovers(calls, root, is_store_leftover);
-    write_checkpoint(root_ + "/" + name, content, options_);
+    return previous;
+}
+
+void CheckpointStore::finish(const std::string &name, const std::string &previous, bool is_best) {
+    const FileCalls &calls = *options_.calls;
+    File root = File::open(calls, AT_FDCWD, root_, O_RDONLY | O_DIRECTORY, root_);
     point(calls, root, latest_link, name);
     if (is_best) point(calls, root, best_link, name);
     if (previous == name) return; // which one came before it is not known: keep all
@@ -106,6 +116,12 @@ void CheckpointStore::save(const std::string &name, const CheckpointContent &con
     } catch (const Error &e) {
         log_warning("older checkpoints are not removed: ", e.what()); // the save itself is done
     }
+}
+
+void CheckpointStore::save(const std::string &name, const CheckpointContent &content, bool is_best) {
+    const std::string previous = begin(name);
+    write_checkpoint(path_of(name), content, options_);
+    finish(name, previous, is_best);
 }
 
 } // namespace dslide

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <numeric>
 #include <sys/file.h>
+#include <tuple>
 
 namespace dslide {
 namespace {
@@ -65,7 +66,11 @@ private:
     FileRecord record_;
 };
 
-std::int64_t row_bytes(const TensorPart &part) { return byte_count({part.type, 1, part.cols}); }
+std::int64_t row_bytes(const TensorPart &part) { return byte_count({part.type, 1, part.col_count()}); }
+
+PartRecord place_of(const TensorPart &part, const std::string &shard) {
+    return {shard, part.row_begin, part.row_end, part.col_begin, part.col_begin + part.col_count()};
+}
 
 /// The core's mistakes, found before anything is written.
 void check_part(const TensorPart &part) {
@@ -75,8 +80,10 @@ void check_part(const TensorPart &part) {
     if (!is_valid_name(part.name)) wrong("the name is not allowed");
     if (part.rows < 1 || part.cols < 1 || byte_count({part.type, part.rows, part.cols}) < 0) wrong("bad shape");
     if (part.row_begin < 0 || part.row_begin > part.row_end || part.row_end > part.rows) wrong("bad row range");
-    if (part.row_begin < part.row_end && !part.data) wrong("no data");
-    if (part.row_stride < part.cols) wrong("row_stride < cols");
+    if (part.col_begin < 0 || part.col_count() < 0 || part.col_begin + part.col_count() > part.cols)
+        wrong("bad column range");
+    if (part.row_begin < part.row_end && part.col_count() > 0 && !part.data) wrong("no data");
+    if (part.row_stride < part.col_count()) wrong("row_stride < columns");
 }
 
 TensorPart cut(const TensorPart &part, std::int64_t begin, std::int64_t end) {
@@ -102,6 +109,7 @@ std::vector<std::vector<TensorPart>> plan_shards(std::vector<TensorPart> parts, 
     std::int64_t room = 0;
     for (const TensorPart &part : parts) {
         check_part(part);
+        if (part.col_count() == 0) continue; // a rank without neurons
         for (std::int64_t begin = part.row_begin; begin < part.row_end;) {
             const bool full = shards.empty() || room < row_bytes(part) || shards.back().size() == max_parts;
             if (full || names_tensor(shards.back(), part.name)) {
@@ -122,9 +130,9 @@ std::vector<ShardEntry> lay_out(const std::vector<TensorPart> &parts) {
     std::vector<ShardEntry> entries;
     std::int64_t next = 0;
     for (const TensorPart &part : parts) {
-        const TensorShape shape{part.type, part.row_end - part.row_begin, part.cols};
-        entries.push_back(
-            {part.name, shape, next, next + byte_count(shape), range_text(part.row_begin, part.row_end, part.rows)});
+        const TensorShape shape{part.type, part.row_end - part.row_begin, part.col_count()};
+        entries.push_back({part.name, shape, next, next + byte_count(shape),
+                           range_text(place_of(part, ""), {part.type, part.rows, part.cols})});
         next = entries.back().end;
     }
     return entries;
@@ -132,9 +140,9 @@ std::vector<ShardEntry> lay_out(const std::vector<TensorPart> &parts) {
 
 void append_rows(BlockWriter &file, const TensorPart &part) {
     const std::size_t size = size_of(part.type);
-    const auto cols = static_cast<std::size_t>(part.cols),
+    const auto cols = static_cast<std::size_t>(part.col_count()),
                rows = static_cast<std::size_t>(part.row_end - part.row_begin);
-    if (part.row_stride == part.cols) return file.append_values(part.data, rows * cols, size);
+    if (part.row_stride == part.col_count()) return file.append_values(part.data, rows * cols, size);
     const char *row = static_cast<const char *>(part.data);
     for (std::size_t i = 0; i < rows; ++i, row += static_cast<std::size_t>(part.row_stride) * size)
         file.append_values(row, cols, size);
@@ -159,11 +167,13 @@ std::vector<TensorRecord> gather_tensors(const std::vector<ShardRecord> &shards)
             TensorRecord &tensor = tensors.try_emplace(part.name, TensorRecord{part.name, shape, {}}).first->second;
             if (tensor.shape.type != shape.type || tensor.shape.rows != shape.rows || tensor.shape.cols != shape.cols)
                 fail(DSLIDE_E_INTERNAL, "checkpoint tensor ", part.name, " has two shapes");
-            tensor.parts.push_back({shard.file.name, part.row_begin, part.row_end});
+            tensor.parts.push_back(place_of(part, shard.file.name));
         }
     std::vector<TensorRecord> list;
     for (auto &[name, tensor] : tensors) {
-        std::sort(tensor.parts.begin(), tensor.parts.end(), [](auto &a, auto &b) { return a.row_begin < b.row_begin; });
+        std::sort(tensor.parts.begin(), tensor.parts.end(), [](auto &a, auto &b) {
+            return std::tie(a.col_begin, a.row_begin) < std::tie(b.col_begin, b.row_begin);
+        });
         list.push_back(std::move(tensor));
     }
     return list;

@@ -21,6 +21,8 @@
 
 namespace dslide {
 
+class Meta;
+
 /// Options with their defaults filled in; throws Error(DSLIDE_E_ARGUMENT) for a value out of range.
 dslide_model_options resolved(dslide_model_options options);
 
@@ -93,11 +95,16 @@ public:
     std::int64_t samples_seen = 0;
     std::atomic<bool> has_trainer = false;
 
-    /// Everything a slim checkpoint holds. Throws Error(DSLIDE_E_DIVERGED) if a weight is not finite.
+    /// Everything a slim checkpoint holds, this rank's part of the tensors. Throws Error(DSLIDE_E_DIVERGED) if a weight
+    /// is not finite.
     CheckpointContent content() const;
+    /// Reads this rank's part of a tensor that is cut as `part`, whatever number of ranks wrote it.
+    void read_part(const CheckpointReader &checkpoint, const TensorPart &part) const;
 
 private:
     void allocate();
+    void read_label_counts(const CheckpointReader &checkpoint, const Meta &meta);
+    void place_classes(const CheckpointReader &checkpoint);
     void start_weights();
     void check_finite() const;
     std::vector<std::string> tensor_names() const;
@@ -110,6 +117,7 @@ private:
     dslide_model_options options_;
     std::vector<Slices> slices_;
     Placement placement_;
+    std::vector<std::int64_t> stored_rows_; ///< where this rank's classes stand in the checkpoint it was loaded from
     Layer input_, output_;
     std::vector<Layer> hidden_;
     std::array<std::vector<std::string>, 2> names_;

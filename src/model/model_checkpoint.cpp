@@ -9,6 +9,7 @@
 #include <dslide/model.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 namespace dslide {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::array<const char *, 2> name_files{"labels.txt", "features.txt"};
 constexpr const char *counts_tensor = "label.counts";
+constexpr const char *classes_tensor = "output.classes";
 
 std::vector<std::string> split_lines(std::string_view text) {
     std::vector<std::string> lines;
@@ -85,12 +87,10 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
     options_ = from_file(checkpoint, [&] { return resolved(stated); });
     samples_seen = meta.get_int("samples_seen");
     if (samples_seen < 0) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": samples_seen is ", samples_seen);
-    placement_ = Placement(n_outputs(), {}, cluster_->shares(), cluster_->rank(), options_.seed);
+    read_label_counts(checkpoint, meta);
+    place_classes(checkpoint);
     allocate();
-    for (const std::string &name : tensor_names()) {
-        const TensorPart t = tensor(name);
-        checkpoint.read_rows(name, 0, t.rows, const_cast<void *>(t.data), t.row_stride);
-    }
+    for (const std::string &name : tensor_names()) read_part(checkpoint, tensor(name));
     check_finite();
     for (std::size_t kind = 0; kind < name_files.size(); ++kind) {
         const auto files = checkpoint.file_names();
@@ -101,17 +101,64 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
             fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": ", name_files[kind], " has ", names_[kind].size(),
                  " lines, expected ", expected);
     }
-    if (checkpoint.has(counts_tensor)) {
-        const TensorShape s = checkpoint.shape(counts_tensor);
-        if (s.type != DType::i64 || s.rows != n_outputs() || s.cols != 1)
-            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", counts_tensor, " is ", s.rows, " x ", s.cols,
-                 ", expected int64 ", n_outputs(), " x 1");
-        label_frequencies_.counts.resize(static_cast<std::size_t>(n_outputs()));
-        checkpoint.read_rows(counts_tensor, 0, s.rows, label_frequencies_.counts.data(), 1);
-        label_frequencies_.samples = meta.get_int("label_count_samples");
-        const auto &counts = label_frequencies_.counts;
-        if (label_frequencies_.samples < 1 || *std::min_element(counts.begin(), counts.end()) < 0)
-            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are out of range");
+}
+
+void Model::read_label_counts(const CheckpointReader &checkpoint, const Meta &meta) {
+    if (!checkpoint.has(counts_tensor)) return;
+    const TensorShape s = checkpoint.shape(counts_tensor);
+    if (s.type != DType::i64 || s.rows != n_outputs() || s.cols != 1)
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", counts_tensor, " is ", s.rows, " x ", s.cols,
+             ", expected int64 ", n_outputs(), " x 1");
+    label_frequencies_.counts.resize(static_cast<std::size_t>(n_outputs()));
+    checkpoint.read_rows(counts_tensor, 0, s.rows, label_frequencies_.counts.data(), 1);
+    label_frequencies_.samples = meta.get_int("label_count_samples");
+    const auto &counts = label_frequencies_.counts;
+    if (label_frequencies_.samples < 1 || *std::min_element(counts.begin(), counts.end()) < 0)
+        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are out of range");
+}
+
+void Model::place_classes(const CheckpointReader &checkpoint) {
+    placement_ = Placement(n_outputs(), label_frequencies_.counts, cluster_->shares(), cluster_->rank(), options_.seed);
+    // Where each class stands in the checkpoint.
+    std::vector<std::int32_t> stored(static_cast<std::size_t>(n_outputs()), -1);
+    if (checkpoint.has(classes_tensor)) {
+        const TensorShape s = checkpoint.shape(classes_tensor);
+        if (s.type != DType::i32 || s.rows != n_outputs() || s.cols != 1)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", classes_tensor, " is ", s.rows, " x ", s.cols,
+                 ", expected int32 ", n_outputs(), " x 1");
+        std::vector<std::int32_t> classes(stored.size());
+        checkpoint.read_rows(classes_tensor, 0, s.rows, classes.data(), 1);
+        for (std::size_t r = 0; r < classes.size(); ++r) {
+            const std::int32_t c = classes[r];
+            if (c < 0 || c >= n_outputs() || stored[static_cast<std::size_t>(c)] >= 0)
+                fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": ", classes_tensor, " has class ", c,
+                     c < 0 || c >= n_outputs() ? ", which does not exist" : " twice");
+            stored[static_cast<std::size_t>(c)] = static_cast<std::int32_t>(r);
+        }
+    } else {
+        std::iota(stored.begin(), stored.end(), 0);
+    }
+    stored_rows_.clear();
+    for (std::int64_t r = 0; r < placement_.rows(cluster_->rank()); ++r)
+        stored_rows_.push_back(stored[static_cast<std::size_t>(placement_.class_of(r))]);
+}
+
+void Model::read_part(const CheckpointReader &checkpoint, const TensorPart &part) const {
+    void *data = const_cast<void *>(part.data);
+    const std::int64_t own = static_cast<std::int64_t>(stored_rows_.size());
+    if (!part.name.starts_with("output.") && part.name != "tables.codes") {
+        checkpoint.read_block(part.name, part.row_begin, part.row_end, part.col_begin,
+                              part.col_begin + part.col_count(), data, part.row_stride);
+    } else if (part.name.starts_with("output.bias")) { // one row of all classes
+        std::vector<float> all(static_cast<std::size_t>(part.cols));
+        checkpoint.read_rows(part.name, 0, 1, all.data(), part.cols);
+        for (std::int64_t r = 0; r < own; ++r)
+            static_cast<float *>(data)[r] = all[static_cast<std::size_t>(stored_rows_[static_cast<std::size_t>(r)])];
+    } else if (own > 0 && stored_rows_.back() - stored_rows_.front() == own - 1 &&
+               std::is_sorted(stored_rows_.begin(), stored_rows_.end())) { // they lie together
+        checkpoint.read_rows(part.name, stored_rows_.front(), stored_rows_.back() + 1, data, part.row_stride);
+    } else {
+        checkpoint.read_list(part.name, stored_rows_, data, part.row_stride);
     }
 }
 
@@ -130,10 +177,15 @@ CheckpointContent Model::content() const {
     meta.set_int("steps", 0);
     CheckpointContent content;
     for (const std::string &name : tensor_names()) content.tensors.push_back(tensor(name));
+    const int rank = cluster_->rank();
+    if (!placement_.is_identity())
+        content.tensors.push_back({classes_tensor, DType::i32, n_outputs(), 1, placement_.start(rank),
+                                   placement_.start(rank) + placement_.rows(rank), placement_.class_list().data(), 1});
     if (!label_frequencies_.counts.empty()) {
         meta.set_int("label_count_samples", label_frequencies_.samples);
-        content.tensors.push_back(
-            {counts_tensor, DType::i64, n_outputs(), 1, 0, n_outputs(), label_frequencies_.counts.data(), 1});
+        if (rank == 0)
+            content.tensors.push_back(
+                {counts_tensor, DType::i64, n_outputs(), 1, 0, n_outputs(), label_frequencies_.counts.data(), 1});
     }
     for (std::size_t kind = 0; kind < name_files.size(); ++kind)
         if (!names_[kind].empty()) content.files[name_files[kind]] = join_lines(names_[kind]);

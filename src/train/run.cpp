@@ -3,6 +3,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "model/checkpoint_ranks.hpp"
 #include "predict/evaluate.hpp"
 
 #include <cstdio>
@@ -219,7 +220,9 @@ bool Run::progress(const dslide_epoch_report &report) {
 
 void Run::save(const std::string &name, bool is_best) {
     std::vector<Array<std::int32_t>> scratch;
-    store_.save(name, trainer_.content(scratch), is_best);
+    CheckpointContent content;
+    exchange().local([&] { content = trainer_.content(scratch); });
+    dslide::save(exchange(), store_, name, content, is_best);
 }
 
 } // namespace

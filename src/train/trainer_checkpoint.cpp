@@ -94,21 +94,21 @@ dslide_trainer_options options_from(const Meta &meta) {
 
 } // namespace
 
-// Every plane of optimizer state: visit(name, plane, rows, cols, stride).
+// Every plane of optimizer state, this rank's part: visit(part).
 template <class Visit>
 void Trainer::visit_state(Visit &&visit) const {
-    const auto layer = [&](const std::string &name, const Layer &l, const LayerState &state) {
-        for (std::size_t p = 0; p < state.weight.size(); ++p) {
-            const std::string suffix = ".state" + std::to_string(p);
-            visit(name + ".weight" + suffix, state.weight[p], l.weight.rows, l.weight.cols, l.weight.stride);
-            visit(name + ".bias" + suffix, state.bias[p], std::int64_t{1}, l.bias_size,
-                  static_cast<std::int64_t>(state.bias[p].size()));
-        }
+    const auto layer = [&](const std::string &name, const LayerState &state) {
+        for (std::size_t p = 0; p < state.weight.size(); ++p)
+            for (const bool is_bias : {false, true}) {
+                TensorPart part = model_->tensor(name + (is_bias ? ".bias" : ".weight"));
+                part.name += ".state" + std::to_string(p);
+                part.data = (is_bias ? state.bias : state.weight)[p].data();
+                visit(part);
+            }
     };
-    layer("input", model_->input(), input_state_);
-    layer("output", model_->output(), output_state_);
-    for (std::size_t i = 0; i < hidden_states_.size(); ++i)
-        layer("hidden." + std::to_string(i + 1), model_->hidden()[i], hidden_states_[i]);
+    layer("input", input_state_);
+    layer("output", output_state_);
+    for (std::size_t i = 0; i < hidden_states_.size(); ++i) layer("hidden." + std::to_string(i + 1), hidden_states_[i]);
 }
 
 CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) const {
@@ -124,10 +124,7 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
     meta.set_int("rows_in_epoch", position_.rows_in_epoch);
     meta.set_number("best_precision", position_.best_precision);
     meta.set_int("epochs_since_best", position_.epochs_since_best);
-    visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
-                    std::int64_t stride) {
-        content.tensors.push_back({name, DType::f32, rows, cols, 0, rows, plane.data(), stride});
-    });
+    visit_state([&](const TensorPart &part) { content.tensors.push_back(part); });
     TableSource *source = tables();
     if (source && source->tables().built()) {
         const TableSource::State &state = source->state();
@@ -139,19 +136,26 @@ CheckpointContent Trainer::content(std::vector<Array<std::int32_t>> &scratch) co
         meta.set_int("tables.batches", state.batches);
         meta.set_bool("tables.stale", tables_stale_ || edits_seen_ != model_->edits());
         // Codes are kept row by row, not tables: a row range then says all about its rows, on any number of ranks.
-        const std::int64_t rows = model_->n_outputs(), n_tables = options_.tables;
+        const TensorPart output = model_->tensor("output.weight");
+        const std::int64_t rows = output.row_end - output.row_begin, n_tables = options_.tables;
         scratch.emplace_back(static_cast<std::size_t>(rows * n_tables));
         source->tables().write_codes(scratch.back().data());
-        content.tensors.push_back({codes_tensor, DType::i32, rows, n_tables, 0, rows, scratch.back().data(), n_tables});
+        content.tensors.push_back({codes_tensor, DType::i32, output.rows, n_tables, output.row_begin, output.row_end,
+                                   scratch.back().data(), n_tables});
+        if (model_->cluster().rank() > 0) { // what follows all ranks have alike
+            content.meta = meta.json();
+            return content;
+        }
         const auto width = static_cast<std::int64_t>(source->running_mean().size());
         scratch.emplace_back(static_cast<std::size_t>(2 * width));
         auto *means = reinterpret_cast<float *>(scratch.back().data());
         std::copy_n(source->running_mean().data(), width, means);
         std::copy_n(source->frozen_mean().data(), width, means + width);
         content.tensors.push_back({mean_tensor, DType::f32, 2, model_->width(), 0, 2, means, width});
-        const auto n_head = static_cast<std::int64_t>(source->head().size());
+        const auto n_head = static_cast<std::int64_t>(source->head_classes().size());
         if (n_head > 0)
-            content.tensors.push_back({head_tensor, DType::i32, 1, n_head, 0, 1, source->head().data(), n_head});
+            content.tensors.push_back(
+                {head_tensor, DType::i32, 1, n_head, 0, 1, source->head_classes().data(), n_head});
     }
     content.meta = meta.json();
     return content;
@@ -175,14 +179,13 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
     make_source();
     refresh_bf16();
     weigh_shared_rows();
-    visit_state([&](const std::string &name, const Array<float> &plane, std::int64_t rows, std::int64_t cols,
-                    std::int64_t stride) {
-        if (!checkpoint.has(name)) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is missing");
-        const TensorShape s = checkpoint.shape(name);
-        if (s.type != DType::f32 || s.rows != rows || s.cols != cols)
-            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", name, " is ", s.rows, " x ", s.cols,
-                 ", expected fp32 ", rows, " x ", cols);
-        checkpoint.read_rows(name, 0, rows, const_cast<float *>(plane.data()), stride);
+    visit_state([&](const TensorPart &part) {
+        if (!checkpoint.has(part.name)) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", part.name, " is missing");
+        const TensorShape s = checkpoint.shape(part.name);
+        if (s.type != DType::f32 || s.rows != part.rows || s.cols != part.cols)
+            fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensor ", part.name, " is ", s.rows, " x ", s.cols,
+                 ", expected fp32 ", part.rows, " x ", part.cols);
+        model_->read_part(checkpoint, part);
     });
     edits_seen_ = model_->edits();
     if (tables() && checkpoint.has(codes_tensor)) restore_tables(checkpoint);
@@ -209,12 +212,14 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     if (codes.type != DType::i32 || codes.rows != model_->n_outputs() || codes.cols != options_.tables ||
         mean.type != DType::f32 || mean.rows != 2 || mean.cols != model_->width())
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": tensors of the hash tables have another shape than the trainer's");
-    Array<std::int32_t> values(static_cast<std::size_t>(codes.rows * codes.cols));
-    checkpoint.read_rows(codes_tensor, 0, codes.rows, values.data(), codes.cols);
+    const std::int64_t rows = model_->output().weight.rows;
+    Array<std::int32_t> values(static_cast<std::size_t>(rows * codes.cols));
+    model_->read_part(checkpoint,
+                      {codes_tensor, DType::i32, codes.rows, codes.cols, 0, rows, values.data(), codes.cols});
     const std::int32_t limit = 1 << source.tables().family().bits();
     if (std::any_of(values.begin(), values.end(), [&](std::int32_t code) { return code < 0 || code >= limit; }))
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a code in ", codes_tensor, " is not below ", limit);
-    source.tables().restore(model_->cluster().arena(), values.data(), codes.rows);
+    source.tables().restore(model_->cluster().arena(), values.data(), rows);
     std::vector<std::int32_t> head;
     if (checkpoint.has(head_tensor)) {
         const TensorShape shape = checkpoint.shape(head_tensor);
@@ -227,7 +232,7 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
         if (std::set<std::int32_t>(head.begin(), head.end()).size() != head.size())
             fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a row is in ", head_tensor, " twice");
     }
-    source.set_head(std::move(head), codes.rows);
+    source.set_head(std::move(head), model_->placement().row_map(), rows);
     checkpoint.read_rows(mean_tensor, 0, 1, source.running_mean().data(), mean.cols);
     checkpoint.read_rows(mean_tensor, 1, 2, source.frozen_mean().data(), mean.cols);
 }

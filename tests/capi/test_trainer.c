@@ -369,7 +369,7 @@ static int32_t on_epoch(void *data, const dslide_epoch_report *report) {
     record *r = data;
     r->on_caller += pthread_equal(pthread_self(), r->caller) != 0;
     ++r->epochs;
-    r->share = (double)report->samples / sample_rows;
+    r->share = (double)report->samples / (double)sample_rows;
     return r->stop_after_epoch && report->epoch >= r->stop_after_epoch ? 1 : 0;
 }
 

@@ -76,6 +76,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(part, &part_size);
     MPI_Test(&any, &done, MPI_STATUS_IGNORE);
     expect(!done, "the host's message was not taken by the cluster's");
+    MPI_Barrier(part);
     MPI_Isend(&mine, 1, MPI_INT, (part_rank + 1) % part_size, 77, part, &note);
     MPI_Wait(&any, MPI_STATUS_IGNORE);
     MPI_Wait(&note, MPI_STATUS_IGNORE);

@@ -169,7 +169,7 @@ void write_crafted(const std::string &dir, const std::string &header, std::size_
     manifest.meta = "{}";
     manifest.shards = {
         {"s.safetensors", static_cast<std::int64_t>(shard.size()), {checksum(shard.data(), shard.size())}}};
-    manifest.tensors = {{"t", {DType::f32, 4, 2}, {{"s.safetensors", 0, 4}}}};
+    manifest.tensors = {{"t", {DType::f32, 4, 2}, {{"s.safetensors", 0, 4, 0, 2}}}};
     fs::create_directory(dir);
     spill(dir + "/s.safetensors", shard);
     spill(dir + "/" + manifest_name, print_manifest(manifest));
@@ -629,7 +629,7 @@ static void test_checkpoint__hostile_shards_are_refused_each_with_its_reason(voi
         {"{" + meta + ",\"t\":7}", 32, "t is not an object"},
         {"{" + meta + ",\"../t\":{}}", 32, "not an allowed tensor name"},
         {"{" + t + "}", 32, "has no \"__metadata__\""},
-        {"{\"__metadata__\":{\"t\":\"1:5/5\"}," + t + "}", 32, "other rows than the manifest says"},
+        {"{\"__metadata__\":{\"t\":\"1:5/5\"}," + t + "}", 32, "other rows or columns than the manifest"},
         {"{\"__metadata__\":{\"t\":7}," + t + "}", 32, "is not a string"},
         {"{\"__metadata__\":7," + t + "}", 32, "is not an object"},
         {"{" + meta + "}", 0, "t is missing in its header"},

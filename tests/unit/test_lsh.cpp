@@ -940,7 +940,7 @@ static void test_lsh__the_head_is_found_by_every_sample(void **) {
     }
     TableSource small = source_of(DSLIDE_HASH_SIMHASH, true, 6, 1000000); // more than there are rows
     prepare(small, arena, c, 0);
-    if (small.head().size() != std::size_t{Clustered::rows}) failing += "all ";
+    if (small.head_classes().size() != std::size_t{Clustered::rows}) failing += "all ";
     assert_string_equal(failing.substr(0, 100).c_str(), "");
 }
 

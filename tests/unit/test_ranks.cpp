@@ -8,12 +8,16 @@
 
 #include "core/random.hpp"
 #include "data/open.hpp"
+#include "model/checkpoint_ranks.hpp"
 #include "predict/evaluate.hpp"
 #include "train/run.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <unistd.h>
 
 using namespace dslide;
 
@@ -269,6 +273,162 @@ static void test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all(void
     assert_string_equal(failing.c_str(), "");
 }
 
+namespace {
+
+/// A directory of its own, removed at the end.
+class Scratch {
+public:
+    Scratch() : path_((std::filesystem::temp_directory_path() / "dslide-ranks-XXXXXX").string()) {
+        mkdtemp(path_.data());
+    }
+    ~Scratch() { std::filesystem::remove_all(path_); }
+    std::string operator/(const std::string &name) const { return path_ + "/" + name; }
+
+private:
+    std::string path_;
+};
+
+dslide_trainer_options saved_options(bool tables, std::int64_t classes = n_classes) {
+    dslide_trainer_options o = forced(2);
+    if (classes < 30) o.shared_negatives = 2, o.random_fill = 1, o.active_share = 0.5f;
+    o.optimizer = DSLIDE_ADAM;
+    o.learning_rate = 0.01f;
+    o.weight_decay = 0.001f;
+    if (tables) {
+        o.select = DSLIDE_SELECT_SIMHASH;
+        o.hard_from = 0;
+        o.tables = 8;
+        o.bits = 4;
+        o.rebuild_first = 4;
+    }
+    return o;
+}
+
+void save_trainer(Exchange &exchange, const Trainer &trainer, const std::string &dir) {
+    std::vector<Array<std::int32_t>> scratch;
+    CheckpointContent content;
+    exchange.local([&] { content = trainer.content(scratch); });
+    write_checkpoint(exchange, dir, content);
+}
+
+/// Weights, and losses of 20 more steps.
+struct Continued {
+    std::vector<float> weights;
+    std::vector<double> losses;
+};
+
+Continued go_on(const std::shared_ptr<Model> &model, Trainer &trainer, const Rows &rows, int from) {
+    Continued c;
+    for (const char *name :
+         {"input.weight", "input.bias", "hidden.1.weight", "hidden.1.bias", "output.weight", "output.bias"}) {
+        const TensorPart t = model->tensor(name);
+        const std::size_t before = c.weights.size();
+        c.weights.resize(before + static_cast<std::size_t>(t.rows * t.cols));
+        model->get_rows(name, 0, t.rows, c.weights.data() + before);
+    }
+    for (int s = from; s < from + 20; ++s)
+        c.losses.push_back(trainer.step(rows.batch(s % 3 * 32, 32, model->n_outputs())).loss);
+    return c;
+}
+
+} // namespace
+
+static void test_ranks__a_checkpoint_of_any_number_of_ranks_loads_on_any_other(void **) {
+    std::string failing;
+    {
+        const Scratch scratch;
+        for (const std::int64_t classes : {std::int64_t{3}, n_classes}) {
+            const Rows rows(7, classes);
+            const auto shape = shape_of({40, 24}, classes);
+            for (const bool tables : {false, true})
+                for (const int savers : {1, 2, 3, 7}) {
+                    const std::string dir =
+                        scratch / (std::to_string(classes) + "-" + std::to_string(savers) + (tables ? "t" : ""));
+                    Continued saved;
+                    const auto saving = on_ranks(savers, [&](const std::shared_ptr<Cluster> &cluster) {
+                        const auto model = std::make_shared<Model>(cluster, shape);
+                        Trainer trainer(model, saved_options(tables, classes));
+                        for (int s = 0; s < 10; ++s) trainer.step(rows.batch(s % 3 * 32, 32, classes));
+                        save_trainer(cluster->exchange(), trainer, dir);
+                        const Continued mine = go_on(model, trainer, rows, 10);
+                        if (cluster->rank() == 0) saved = mine;
+                    });
+                    for (const RankOutcome &o : saving)
+                        if (o.status != DSLIDE_OK) failing += "saving: " + o.text + "; ";
+                    if (!failing.empty()) continue;
+                    CheckpointReader(dir).verify();
+                    for (const int loaders : {1, 2, 4, 7}) {
+                        const auto loading = on_ranks(loaders, [&](const std::shared_ptr<Cluster> &cluster) {
+                            const CheckpointReader reader(dir);
+                            const auto model = std::make_shared<Model>(cluster, reader);
+                            Trainer trainer(model, reader);
+                            const Continued mine = go_on(model, trainer, rows, 10);
+                            const std::string what = std::to_string(savers) + " to " + std::to_string(loaders) +
+                                                     (tables ? " with tables" : "") + ": ";
+                            if (mine.weights != saved.weights) fail(DSLIDE_E_INTERNAL, what, "weights");
+                            for (std::size_t s = 0; s < 20; ++s) {
+                                const bool exact = savers == 1 && loaders == 1;
+                                // The rows that tables give depend a little on where the ranks' shares are cut.
+                                const double bound = exact ? 0 : (tables ? 0.2 : 2e-5) * saved.losses[s];
+                                if (std::abs(mine.losses[s] - saved.losses[s]) > bound)
+                                    fail(DSLIDE_E_INTERNAL, what, "loss ", s, ": ", mine.losses[s], " ",
+                                         saved.losses[s]);
+                            }
+                        });
+                        for (const RankOutcome &o : loading)
+                            if (o.status != DSLIDE_OK && failing.size() < 1000) failing += o.text + "; ";
+                    }
+                }
+        }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
+static void test_ranks__a_failed_save_leaves_the_older_checkpoint(void **) {
+    std::string failing;
+    {
+        const Scratch scratch;
+        const std::string dir = scratch / "c";
+        const Rows rows(7);
+        for (int bad = 0; bad < 3; ++bad) {
+            std::vector<float> kept;
+            const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
+                Exchange &exchange = cluster->exchange();
+                const auto model = std::make_shared<Model>(cluster, shape_of({16}));
+                Trainer trainer(model, saved_options(false));
+                trainer.step(rows.batch(0, 32));
+                save_trainer(exchange, trainer, dir);
+                trainer.step(rows.batch(32, 32));
+                FileCalls calls = system_calls(); // this rank's disk is full from now on
+                if (cluster->rank() == bad) {
+                    calls.write = [](int, const void *, std::size_t) -> ssize_t {
+                        errno = ENOSPC;
+                        return -1;
+                    };
+                }
+                SaveOptions options;
+                options.calls = &calls;
+                std::vector<Array<std::int32_t>> held;
+                std::string text;
+                try {
+                    write_checkpoint(exchange, dir, trainer.content(held), options);
+                } catch (const Error &e) {
+                    text = e.what();
+                }
+                if (text.find("No space left") == std::string::npos) fail(DSLIDE_E_INTERNAL, "no error: ", text);
+                const Model loaded(cluster, CheckpointReader(dir));
+                if (loaded.samples_seen != 32) fail(DSLIDE_E_INTERNAL, "another checkpoint");
+            });
+            for (const RankOutcome &o : outcomes)
+                if (o.status != DSLIDE_OK) failing += std::to_string(bad) + ": " + o.text + "; ";
+            std::int64_t entries = 0;
+            for (const auto &entry : std::filesystem::directory_iterator(scratch / ".")) entries += entry.exists();
+            if (entries != 1) failing += "leftovers; ";
+        }
+    }
+    assert_string_equal(failing.c_str(), "");
+}
+
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks__forced_active_sets_give_the_weights_of_one_rank),
@@ -279,6 +439,8 @@ int main() {
         cmocka_unit_test(test_ranks__different_batches_are_an_error_on_every_rank),
         cmocka_unit_test(test_ranks__a_run_gives_the_reports_of_one_rank),
         cmocka_unit_test(test_ranks__one_rank_stops_all),
+        cmocka_unit_test(test_ranks__a_checkpoint_of_any_number_of_ranks_loads_on_any_other),
+        cmocka_unit_test(test_ranks__a_failed_save_leaves_the_older_checkpoint),
         cmocka_unit_test(test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
