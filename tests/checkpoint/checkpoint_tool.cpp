@@ -73,9 +73,24 @@ static std::int64_t checked_generation(const std::string &root, bool latest) {
     return generation;
 }
 
+/// As two ranks write: the weights in two stripes of columns, each cut into shards.
+static void write_striped(const std::string &dir, std::int64_t generation) {
+    const Sample sample(generation);
+    PendingCheckpoint pending(dir, Sample::options());
+    std::vector<TensorPart> left = sample.content.tensors, right{sample.content.tensors[0]};
+    left[0].col_end = right[0].col_begin = 1;
+    right[0].data = sample.weight.data() + 1;
+    std::vector<ShardRecord> shards = write_shards(pending.path(), 0, left, Sample::options());
+    for (ShardRecord &shard : write_shards(pending.path(), 1, right, Sample::options()))
+        shards.push_back(std::move(shard));
+    pending.publish(sample.content, shards);
+}
+
 static int run(const std::string &command, const std::string &dir, std::int64_t generation) {
     if (command == "write")
         write_checkpoint(dir, Sample(generation).content, Sample::options());
+    else if (command == "write-striped")
+        write_striped(dir, generation);
     else if (command == "check")
         check(CheckpointReader(dir), generation);
     else if (command == "loop")

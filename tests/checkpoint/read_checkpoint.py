@@ -71,17 +71,23 @@ def read_checkpoint(folder):
     tensors = {}
     for tensor in manifest['tensors']:
         rows, cols = tensor['shape']
-        data, covered = b'', 0
+        values, stripe, covered = [None] * (rows * cols), (0, 0), rows
         for part in tensor['parts']:
-            begin, end = part['rows']
+            (begin, end), (left, right) = part['rows'], part.get('cols', [0, cols])
+            if (left, right) != stripe:
+                expect(covered == rows and left == stripe[1], f"{tensor['name']}: stripes")
+                stripe, covered = (left, right), 0
             expect(begin == covered, f"{tensor['name']}: rows")
             covered = end
-            dtype, shape, where, part_data = shards[part['shard']].pop(tensor['name'])
-            expect(dtype == tensor['dtype'] and shape == [end - begin, cols], f"{tensor['name']}: shape of a part")
-            expect(where == f'{begin}:{end}/{rows}', f"{tensor['name']}: range of a part")
-            data += part_data
-        expect(covered == rows, f"{tensor['name']}: rows")
-        values = list(struct.unpack(f"<{rows * cols}{FORMATS[tensor['dtype']]}", data))
+            dtype, shape, where, data = shards[part['shard']].pop(tensor['name'])
+            expect(dtype == tensor['dtype'] and shape == [end - begin, right - left], f"{tensor['name']}: shape of a part")
+            expect(where == f'{begin}:{end}/{rows}' + (f',{left}:{right}/{cols}' if right - left < cols else ''),
+                   f"{tensor['name']}: range of a part")
+            found = struct.unpack(f"<{(end - begin) * (right - left)}{FORMATS[dtype]}", data)
+            for row in range(begin, end):
+                at = (row - begin) * (right - left)
+                values[row * cols + left:row * cols + right] = found[at:at + right - left]
+        expect(covered == rows and stripe[1] == cols, f"{tensor['name']}: rows or columns")
         tensors[tensor['name']] = (tensor['dtype'], rows, cols, values)
     expect(not any(shards.values()), 'a shard has what the manifest does not name')
     return manifest['meta'], tensors, {entry['name']: read_file(folder, entry, block) for entry in manifest['files']}
