@@ -60,7 +60,7 @@ int run_eval(const EvalFlags &flags) {
     if (flags.model.empty()) throw UsageError("--model DIR is missing");
     if (flags.test.empty()) throw UsageError("--test FILE is missing");
     need_model_dir(flags.model);
-    need_readable(flags.test);
+    need_readable_by(flags.ranks, flags.test);
     return on_ranks(flags.ranks, flags.threads,
                     [&](const Cluster &cluster, bool speaks) { return eval_on(flags, cluster, speaks); });
 }

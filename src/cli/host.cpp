@@ -124,6 +124,13 @@ bool can_be_read_once(const std::string &path) {
     return failed == 0 && !S_ISREG(status.st_mode);
 }
 
+void need_readable_by(const RankFlags &flags, const std::string &path) {
+    need_readable(path);
+    if (flags.ranks > 1 && can_be_read_once(path))
+        throw UsageError("--ranks " + std::to_string(flags.ranks) + ": each reads '" + path +
+                         "', and a pipe can be read once");
+}
+
 void need_model_dir(const std::string &dir) {
     if (!S_ISDIR(need_stat(dir).st_mode)) throw Failure("'" + dir + "' is not a checkpoint: not a directory");
 }

@@ -50,6 +50,8 @@ std::string build_info();
 void need_readable(const std::string &path);
 /// A pipe or a socket: resident data only, or one epoch of a stream.
 bool can_be_read_once(const std::string &path);
+/// As need_readable(), and by each rank of this process: of a pipe each would get a part.
+void need_readable_by(const RankFlags &flags, const std::string &path);
 /// Throws Failure unless dir is a model directory that may be read.
 void need_model_dir(const std::string &dir);
 

@@ -148,12 +148,12 @@ void check_before_work(const TrainFlags &flags) {
     if (falls && flags.data.stream && flags.trainer.total_samples == 0)
         throw UsageError("--schedule linear and cosine with --stream need --total-samples N");
     if (!flags.save.empty()) run_config(flags); // that it can be written
-    need_readable(flags.train);
+    need_readable_by(flags.ranks, flags.train);
     if (flags.data.stream && flags.epochs > 1 && can_be_read_once(flags.train))
         throw UsageError("--stream from a pipe allows one epoch, --epochs is " + std::to_string(flags.epochs));
-    if (!flags.test.empty()) need_readable(flags.test);
-    if (wants_names(flags, flags.names_labels, "names-labels")) need_readable(flags.names_labels);
-    if (wants_names(flags, flags.names_features, "names-features")) need_readable(flags.names_features);
+    if (!flags.test.empty()) need_readable_by(flags.ranks, flags.test);
+    if (wants_names(flags, flags.names_labels, "names-labels")) need_readable_by(flags.ranks, flags.names_labels);
+    if (wants_names(flags, flags.names_features, "names-features")) need_readable_by(flags.ranks, flags.names_features);
     if (!flags.resume.empty()) need_model_dir(flags.resume);
     if (!flags.save.empty() && !flags.dry_run) need_writable_dir(flags.save);
 }

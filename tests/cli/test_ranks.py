@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 
-from harness import DSLIDE, SECONDS, CliTest, json_lines, main
+from harness import DSLIDE, SECONDS, CliTest, json_lines, main, make_rows, xmc_text
 
 MPI = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OMPI_MCA_rmaps_base_oversubscribe': '1',
        'OMPI_MCA_plm_rsh_agent': '/bin/false', 'OMPI_MCA_hwloc_base_binding_policy': 'none',
@@ -44,6 +44,15 @@ class Ranks(CliTest):
         bad = self.write('bad.txt', '2 3 2\n0 0:1\n1 0:x\n')
         done = self.refused(1, 'train', '--train', bad, '--ranks', 3, says='bad.txt:3')
         self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_ranks__a_pipe_is_not_shared(self):
+        """Each rank would read a part of it, or wait for ever."""
+        pipe = self.path('pipe')
+        os.mkfifo(pipe)
+        self.refused(2, 'train', '--train', pipe, '--ranks', 2, says='pipe')
+        self.refused(2, 'train', '--train', self.train, '--test', pipe, '--ranks', 2, says='pipe')
+        self.refused(2, 'train', '--train', '-', '--ranks', 2, says='pipe', input=xmc_text(make_rows(9, seed=1)))
+        self.ok('train', '--train', '-', '--hidden', 4, '--epochs', 1, '--ranks', 1, input=xmc_text(make_rows(9, seed=1)))
 
     def test_ranks__bfloat16_payload_halves_the_bytes(self):
         fp32 = self.epochs('--dense', '--ranks', 2)[-1]['bytes_sent']
