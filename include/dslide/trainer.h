@@ -288,25 +288,32 @@ typedef struct dslide_progress {
 
 /** What an epoch gave. */
 typedef struct dslide_epoch_report {
-    uint32_t struct_size;   /**< set by the library */
-    int32_t epoch;          /**< from 1, since the start of training */
-    int64_t step;           /**< since the start of training */
-    int64_t samples;        /**< trained on in this epoch */
-    double loss;            /**< mean */
-    double learning_rate;   /**< at its end */
-    double active_share;    /**< mean share of the classes a sample updated */
-    double rows_touched;    /**< distinct output rows a batch, mean */
-    double seconds;         /**< wall time of training alone */
-    double cpu_seconds;     /**< CPU time of training alone, all threads */
-    double read_seconds;    /**< wall time waiting for data */
-    double eval_seconds;    /**< wall time of evaluation */
-    double save_seconds;    /**< wall time of saving */
-    double rebuild_seconds; /**< wall time of table rebuilds, within seconds */
-    int64_t bytes_sent;     /**< to other ranks */
-    int64_t peak_rss_bytes; /**< of the process so far */
-    int32_t has_metrics;    /**< 1: metrics hold an evaluation of this epoch */
-    int32_t is_best;        /**< 1: best precision so far at the first cut-off (P@1), or nothing to compare */
-    dslide_metrics metrics; /**< of the evaluation set */
+    uint32_t struct_size;          /**< set by the library */
+    int32_t epoch;                 /**< from 1, since the start of training */
+    int64_t step;                  /**< since the start of training */
+    int64_t samples;               /**< trained on in this epoch */
+    double loss;                   /**< mean */
+    double learning_rate;          /**< at its end */
+    double active_share;           /**< mean share of the classes a sample updated */
+    double rows_touched;           /**< distinct output rows a batch, mean */
+    double seconds;                /**< wall time of training alone */
+    double cpu_seconds;            /**< CPU time of training alone, all threads */
+    double read_seconds;           /**< wall time waiting for data */
+    double eval_seconds;           /**< wall time of evaluation */
+    double save_seconds;           /**< wall time of saving */
+    double rebuild_seconds;        /**< wall time of table rebuilds, within seconds */
+    int64_t bytes_sent;            /**< to other ranks, by this rank */
+    int64_t peak_rss_bytes;        /**< of the process so far */
+    int32_t has_metrics;           /**< 1: metrics hold an evaluation of this epoch */
+    int32_t is_best;               /**< 1: best precision so far at the first cut-off (P@1), or nothing to compare */
+    dslide_metrics metrics;        /**< of the evaluation set */
+    int64_t bytes_sent_all;        /**< by all ranks together in training, to each other */
+    int64_t bytes_dense_allreduce; /**< what a rank would send in as many steps of dense data-parallel training: an
+                                        all-reduce of all gradients in fp32, 2 (R - 1) / R * 4 bytes a parameter */
+    double wait_seconds;      /**< of this rank within `seconds`: sending, receiving and waiting for slower ranks */
+    double wait_seconds_all;  /**< of all ranks together */
+    double imbalance_seconds; /**< time that the slowest rank computed, over the mean of all; 1: all alike */
+    double imbalance_rows;    /**< rows that the busiest rank updated, over the mean of all */
 } dslide_epoch_report;
 
 /** Called between steps, at most about ten times a second, on the thread that called dslide_trainer_run().

@@ -35,7 +35,7 @@ std::int64_t peak_rss_bytes() {
 
 /// Sums over the timed steps.
 struct Totals {
-    std::int64_t steps = 0, samples = 0, rows_touched = 0, features_touched = 0, rebuilds = 0;
+    std::int64_t steps = 0, samples = 0, rows_touched = 0, features_touched = 0, rebuilds = 0, bytes_sent = 0;
     double seconds = 0, cpu_seconds = 0, active_share = 0, loss = 0;
     double forward = 0, select = 0, output = 0, backward = 0, rebuild = 0;
 
@@ -45,6 +45,7 @@ struct Totals {
         rows_touched += stats.rows_touched;
         features_touched += stats.features_touched;
         rebuilds += stats.rebuilt;
+        bytes_sent += stats.bytes_sent;
         seconds += stats.seconds;
         cpu_seconds += cpu;
         active_share += stats.active_share;
@@ -110,6 +111,7 @@ JsonObject result_json(const BenchFlags &flags, const dslide_model_info &model, 
     json.set("active_share", ratio(totals.active_share, steps));
     json.set("rows_touched_per_batch", ratio(static_cast<double>(totals.rows_touched), steps));
     json.set("features_touched_per_batch", ratio(static_cast<double>(totals.features_touched), steps));
+    json.set("bytes_sent", totals.bytes_sent);
     json.set("bytes_per_row_moved", bytes_per_row(model, trainer_options(trainer))).set("rebuilds", totals.rebuilds);
     for (const auto &[phase, seconds] : totals.phases())
         json.set((std::string("share_") + phase).c_str(), ratio(seconds, totals.seconds));

@@ -181,6 +181,11 @@ JsonObject epoch_json(const dslide_epoch_report &report) {
     json.set("bytes_sent", report.bytes_sent).set("peak_rss_bytes", report.peak_rss_bytes);
     json.set("read_seconds", report.read_seconds).set("eval_seconds", report.eval_seconds);
     json.set("save_seconds", report.save_seconds).set("rebuild_seconds", report.rebuild_seconds);
+    json.set("bytes_sent_all", report.bytes_sent_all).set("bytes_dense_allreduce", report.bytes_dense_allreduce);
+    const auto dense = static_cast<double>(report.bytes_dense_allreduce);
+    json.set("traffic_reduction", dense > 0 ? 1 - static_cast<double>(report.bytes_sent) / dense : 0.0);
+    json.set("wait_seconds", report.wait_seconds).set("wait_seconds_all", report.wait_seconds_all);
+    json.set("imbalance_seconds", report.imbalance_seconds).set("imbalance_rows", report.imbalance_rows);
     return json;
 }
 

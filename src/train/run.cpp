@@ -6,6 +6,7 @@
 #include "model/checkpoint_ranks.hpp"
 #include "predict/evaluate.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <sys/resource.h>
 
@@ -39,6 +40,7 @@ private:
     void count_labels();
     bool train_epoch(dslide_epoch_report &report);
     void judge(dslide_epoch_report &report);
+    void compare_ranks(dslide_epoch_report &report, std::int64_t steps, std::int64_t rows);
     bool progress(const dslide_epoch_report &report);
     void save(const std::string &name, bool is_best);
     Exchange &exchange() { return trainer_.model().cluster().exchange(); }
@@ -146,6 +148,7 @@ bool Run::train_epoch(dslide_epoch_report &report) {
     });
     double loss_sum = 0, active_sum = 0, rows_sum = 0;
     std::int64_t steps = 0;
+    const std::int64_t rows_before = trainer_.own_rows_touched();
     bool stop = false;
     for (;;) {
         Stopwatch watch;
@@ -158,7 +161,9 @@ bool Run::train_epoch(dslide_epoch_report &report) {
         if (batch.size() == 0) break;
         const double cpu_before = process_cpu_seconds();
         const std::int64_t steps_before = trainer_.steps();
+        const double waited = exchange().total_traffic().wait_seconds;
         const dslide_step_stats stats = trainer_.agreed_step(batch);
+        report.wait_seconds += exchange().total_traffic().wait_seconds - waited;
         report.cpu_seconds += process_cpu_seconds() - cpu_before;
         report.seconds += watch.lap();
         ++steps;
@@ -185,8 +190,33 @@ bool Run::train_epoch(dslide_epoch_report &report) {
             stop = progress(report);
         }
     }
+    compare_ranks(report, steps, trainer_.own_rows_touched() - rows_before);
     position.rows_in_epoch = 0;
     return stop;
+}
+
+// Sums over ranks, and how evenly the work fell to them.
+void Run::compare_ranks(dslide_epoch_report &report, std::int64_t steps, std::int64_t rows) {
+    struct Share {
+        std::int64_t bytes_sent, rows;
+        double seconds, wait_seconds;
+    };
+    const std::vector<Share> all =
+        exchange().agree(Call::trainer_run, Share{report.bytes_sent, rows, report.seconds, report.wait_seconds});
+    const auto ranks = static_cast<double>(all.size());
+    double busiest = 0, computing = 0, most_rows = 0, all_rows = 0;
+    for (const Share &share : all) {
+        report.bytes_sent_all += share.bytes_sent;
+        report.wait_seconds_all += share.wait_seconds;
+        busiest = std::max(busiest, share.seconds - share.wait_seconds);
+        computing += share.seconds - share.wait_seconds;
+        most_rows = std::max(most_rows, static_cast<double>(share.rows));
+        all_rows += static_cast<double>(share.rows);
+    }
+    report.imbalance_seconds = computing > 0 ? busiest * ranks / computing : 1;
+    report.imbalance_rows = all_rows > 0 ? most_rows * ranks / all_rows : 1;
+    const double bytes_a_step = 2 * (ranks - 1) / ranks * 4 * static_cast<double>(trainer_.model().n_parameters());
+    report.bytes_dense_allreduce = static_cast<std::int64_t>(bytes_a_step * static_cast<double>(steps));
 }
 
 bool Run::progress(const dslide_epoch_report &report) {

@@ -362,6 +362,7 @@ dslide_step_stats Trainer::agreed_step(const Batch &batch) {
                 sampled_.update(arena, active_, h, output.weight, output.bias, optimizer, every_row(), dh);
         }
     });
+    own_rows_touched_ += stats.rows_touched;
     stats.seconds_output = phase.lap();
     backward_hidden(batch, optimizer, stats);
     broken_ = false;

@@ -54,6 +54,8 @@ public:
     /// Every row of the training set has been counted by now: later epochs are not counted again.
     void finish_label_counts() { counts_known_ = !model_->label_frequencies().counts.empty(); }
     std::int64_t steps() const { return step_; }
+    /// Output rows that this rank updated so far.
+    std::int64_t own_rows_touched() const { return own_rows_touched_; }
     RunPosition &position() { return position_; }
 
     /// Everything a full checkpoint holds; views into this trainer and its model, valid until the next step. `scratch`
@@ -99,6 +101,7 @@ private:
     std::int64_t step_ = 0;
     std::int64_t first_sample_ = 0; ///< Model::samples_seen when this training began: schedules count from there
     RunPosition position_;
+    std::int64_t own_rows_touched_ = 0;
     bool counts_known_ = false;   ///< steps need not count the labels they see
     bool broken_ = false;         ///< an update was cut off: weights are half old, half new
     std::int64_t edits_seen_ = 0; ///< see Model::edits()

@@ -34,6 +34,13 @@ class Ranks(CliTest):
                     self.assertEqual(a['rows_touched_per_batch'], b['rows_touched_per_batch'])
                     self.assertEqual(a['bytes_sent'], 0)
                     self.assertGreater(b['bytes_sent'], 0)
+                    self.assertGreater(b['bytes_sent_all'], b['bytes_sent'])
+                    # 80 x 16 + 16 + 30 x 16 + 30 parameters, 19 steps
+                    self.assertEqual(b['bytes_dense_allreduce'], int(2 * (ranks - 1) / ranks * 4 * 1806 * 19))
+                    self.assertAlmostEqual(b['traffic_reduction'], 1 - b['bytes_sent'] / b['bytes_dense_allreduce'])
+                    self.assertGreaterEqual(b['imbalance_seconds'], 1)
+                    self.assertGreaterEqual(b['imbalance_rows'], 1)
+                    self.assertGreater(b['wait_seconds_all'], 0)
 
     def test_ranks__rank_0_alone_prints(self):
         done = self.ok('train', '--train', self.train, '--hidden', 8, '--epochs', 2, '--ranks', 3)
