@@ -9,6 +9,7 @@
 #include <dslide/model.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <string_view>
 
@@ -199,11 +200,18 @@ std::vector<std::string> read_names(const std::string &path, std::int64_t count)
     const std::unique_ptr<ByteSource> source = input.open();
     std::string block(std::size_t{1} << 16, '\0');
     try {
-        while (const std::size_t n = source->read(block.data(), block.size())) text.append(block, 0, n);
+        std::int64_t lines = 0;
+        while (const std::size_t n = source->read(block.data(), block.size())) {
+            if (std::memchr(block.data(), '\0', n)) fail(DSLIDE_E_FORMAT, path, ": expected text, found a zero byte");
+            lines += std::count(block.data(), block.data() + n, '\n');
+            if (lines > count)
+                fail(DSLIDE_E_FORMAT, path, ": more than ", count, " names, expected one a line for each of ", count,
+                     " ids");
+            text.append(block, 0, n);
+        }
     } catch (const DamagedInput &damage) {
         fail(DSLIDE_E_FORMAT, path, ": ", damage.text);
     }
-    if (text.find('\0') != std::string::npos) fail(DSLIDE_E_FORMAT, path, ": expected text, found a zero byte");
     std::vector<std::string> names = split_lines(text);
     if (static_cast<std::int64_t>(names.size()) != count)
         fail(DSLIDE_E_FORMAT, path, ": ", names.size(), " names, expected one a line for each of ", count, " ids");

@@ -18,15 +18,23 @@ namespace dslide {
 namespace {
 
 void check_range(double value, double low, double high, const char *name) {
-    if (!(value >= low && value <= high))
-        fail(DSLIDE_E_ARGUMENT, name, " is ", value, ", expected ", low, " .. ", high);
+    if (value >= low && value <= high) return;
+    const auto text = [](double x) { // whole numbers in full
+        std::ostringstream out;
+        if (x == std::floor(x) && std::abs(x) < 1e15)
+            out << static_cast<std::int64_t>(x);
+        else
+            out << x;
+        return out.str();
+    };
+    fail(DSLIDE_E_ARGUMENT, name, " is ", text(value), ", expected ", text(low), " .. ", text(high));
 }
 
 void check_enum(std::int32_t value, std::int32_t last, const char *name) {
     if (value < 0 || value > last) fail(DSLIDE_E_ARGUMENT, name, " is ", value, ", expected 0 .. ", last);
 }
 
-constexpr double largest = 1e30;
+constexpr double largest = 1e30f; // as the fields have it
 
 bool uses_bf16(const dslide_trainer_options &o) {
     return (o.flags & DSLIDE_TRAINER_BF16_SCORES) && o.select != DSLIDE_SELECT_ALL;

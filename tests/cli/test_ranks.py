@@ -18,8 +18,8 @@ MPI = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'OM
 class Ranks(CliTest):
     def epochs(self, *arguments):
         out = self.path('out.json')
-        self.ok('train', '--train', self.train, '--test', self.test, '--hidden', 16, '--batch', 32, '--epochs', 3, '--lr', 0.02,
-                '--threads', 1, '--json', out, *arguments)
+        self.ok('train', '--train', self.train, '--test', self.test, '--hidden', 16, '--batch', 32, '--lr', 0.02,
+                '--threads', 1, '--json', out, *(['--epochs', 3] if '--epochs' not in arguments else []), *arguments)
         return [line for line in json_lines(out) if line['event'] == 'epoch']
 
     def test_ranks__train_as_one(self):
@@ -65,6 +65,20 @@ class Ranks(CliTest):
         fp32 = self.epochs('--dense', '--ranks', 2)[-1]['bytes_sent']
         bf16 = self.epochs('--dense', '--ranks', 2, '--payload', 'bf16')[-1]['bytes_sent']
         self.assertLess(bf16, 0.75 * fp32)  # the loss and headers stay as they are
+
+    def test_ranks__save_and_resume_on_other_numbers_of_ranks(self):
+        straight = self.epochs('--dense', '--save', self.path('straight'))
+        for first, second in ((2, 1), (1, 3), (3, 2)):
+            save = self.path(f'save-{first}-{second}')
+            begun = self.epochs('--dense', '--ranks', first, '--epochs', 1, '--save', save)
+            rest = self.epochs('--resume', save, '--ranks', second, '--save', save)
+            self.assertEqual([e['epoch'] for e in begun + rest], [1, 2, 3])
+            for a, b in zip(straight, begun + rest):
+                self.assertAlmostEqual(a['loss'], b['loss'], delta=1e-4)
+            self.ok('verify', save)
+            one = self.ok('eval', '--model', save, '--test', self.test).stdout.splitlines()[1]
+            many = self.ok('eval', '--model', save, '--test', self.test, '--ranks', 4).stdout.splitlines()[1]
+            self.assertEqual(one, many)
 
     def test_ranks__contradictions(self):
         self.refused(2, 'train', '--train', self.train, '--ranks', 2, '--transport', 'mpi', says='--ranks contradicts')
