@@ -65,14 +65,19 @@ DSLIDE_API dslide_status dslide_cluster_open_threads(const dslide_cluster_option
  * the host does not mix with the cluster's. A module for the MPI in use is loaded (`libdslide-mpi-*.so`, beside this
  * library or where the loader looks); the library itself needs no MPI.
  *
- * Collective over the communicator. MPI is called only by threads that call dslide, one at a time: thread level
- * MPI_THREAD_FUNNELED is enough if that is the main thread. Close the cluster before MPI_Finalize().
+ * Collective over the communicator. MPI is called only by threads that call dslide, one at a time. Thread level
+ * MPI_THREAD_FUNNELED is enough if that is the thread that initialised MPI; at MPI_THREAD_SERIALIZED it may be another
+ * from call to call. Close the cluster before MPI_Finalize(). The host's error handlers are not called. If init_mpi
+ * began MPI, it ends with the last of the clusters to be closed, unless one of them failed: a rank may be gone then, and
+ * MPI_Finalize() might wait for it.
  * @param options       NULL: the defaults
  * @param communicator  Fortran handle (MPI_Comm_c2f()), the one form that is the same for every MPI and language, or
  *                      #DSLIDE_COMM_WORLD; dslide/mpi.h takes an MPI_Comm
  * @param out           the new handle; close or free it
  * @return DSLIDE_OK; DSLIDE_E_STATE: MPI is not initialised and init_mpi is 0, or it is finalised, or its thread level
- * is MPI_THREAD_SINGLE; DSLIDE_E_UNSUPPORTED: no module; DSLIDE_E_MPI; DSLIDE_E_PEER; DSLIDE_E_ARGUMENT
+ *         is MPI_THREAD_SINGLE, or it is MPI_THREAD_FUNNELED and this is another thread; DSLIDE_E_UNSUPPORTED: no
+ *         module; DSLIDE_E_PEER: another rank did not come within timeout_seconds, or failed; DSLIDE_E_ARGUMENT: also a
+ *         communicator that is none, or joins two groups; DSLIDE_E_MPI
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_cluster_open_f(const dslide_cluster_options *options, int64_t communicator,
                                                dslide_cluster **out) DSLIDE_NOEXCEPT;
@@ -142,14 +147,15 @@ DSLIDE_API dslide_status dslide_cluster_threads(const dslide_cluster *cluster, i
 /** Leave the cluster; the handle is freed whatever the result. Models and trainers made with it stay valid until freed,
  * but their collective calls return DSLIDE_E_STATE; data sets and hash tables go on working.
  *
- * Collective. MPI is finalised if dslide_cluster_open_f() began it.
+ * Collective. Over MPI, frees the communicator; dslide_cluster_open_f() says when MPI is finalised.
  * @param cluster  handle or NULL
  * @return DSLIDE_OK, also after a failure that left the cluster unusable: nothing is sent then; DSLIDE_E_PEER: another
  *         rank did not come to close
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_cluster_close(dslide_cluster *cluster) DSLIDE_NOEXCEPT;
 
-/** Free the handle without talking to other ranks; what a garbage collector calls. Local.
+/** Free the handle without talking to other ranks; what a garbage collector calls. Local; any thread. Over MPI the
+ * duplicate of the communicator is left to the process, and the other ranks learn of it by their deadline only.
  * @param cluster  handle or NULL
  * @since 0.1 */
 DSLIDE_API void dslide_cluster_free(dslide_cluster *cluster) DSLIDE_NOEXCEPT;

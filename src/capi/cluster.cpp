@@ -18,8 +18,7 @@ void dslide_cluster_options_init(dslide_cluster_options *options, size_t size) n
 
 namespace {
 
-Cluster::Settings read(const dslide_cluster_options *options, int default_threads) {
-    const auto o = capi::read_options(options, dslide_cluster_options{}, "options");
+Cluster::Settings checked(const dslide_cluster_options &o, int default_threads) {
     Cluster::Settings settings;
     settings.threads = o.threads ? o.threads : default_threads;
     const auto positive = [](double value, double standard, const char *name) {
@@ -41,12 +40,16 @@ Cluster::Settings read(const dslide_cluster_options *options, int default_thread
     return settings;
 }
 
+dslide_cluster_options read(const dslide_cluster_options *options) {
+    return capi::read_options(options, dslide_cluster_options{}, "options");
+}
+
 } // namespace
 
 dslide_status dslide_cluster_open_self(const dslide_cluster_options *options, dslide_cluster **out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(out, "out");
-        *out = new dslide_cluster{std::make_shared<Cluster>(read(options, 0))};
+        *out = new dslide_cluster{std::make_shared<Cluster>(checked(read(options), 0))};
     };
 }
 
@@ -58,7 +61,7 @@ dslide_status dslide_cluster_open_threads(const dslide_cluster_options *options,
         if (ranks < 1 || ranks > most_ranks)
             fail(DSLIDE_E_ARGUMENT, "ranks is ", ranks, ", expected 1 .. ", most_ranks);
         std::vector<std::unique_ptr<dslide_cluster>> made;
-        for (std::shared_ptr<Cluster> &cluster : open_thread_clusters(read(options, 1), ranks))
+        for (std::shared_ptr<Cluster> &cluster : open_thread_clusters(checked(read(options), 1), ranks))
             made.push_back(std::make_unique<dslide_cluster>(dslide_cluster{std::move(cluster)}));
         for (int r = 0; r < ranks; ++r) out[r] = made[static_cast<std::size_t>(r)].release();
     };
@@ -68,11 +71,10 @@ dslide_status dslide_cluster_open_f(const dslide_cluster_options *options, int64
                                     dslide_cluster **out) noexcept {
     return DSLIDE_BOUNDARY {
         capi::need(out, "out");
-        const Cluster::Settings settings = read(options, 0);
-        const char *module =
-            options ? capi::read_options(options, dslide_cluster_options{}, "options").mpi_module : nullptr;
-        const bool init = options && capi::read_options(options, dslide_cluster_options{}, "options").init_mpi != 0;
-        std::unique_ptr<Transport> transport = make_mpi_transport(communicator, module ? module : "", init);
+        const dslide_cluster_options o = read(options);
+        const Cluster::Settings settings = checked(o, 0);
+        const MpiSettings mpi{o.mpi_module ? o.mpi_module : "", o.init_mpi != 0, settings.exchange.timeout_seconds};
+        std::unique_ptr<Transport> transport = make_mpi_transport(communicator, mpi);
         *out = new dslide_cluster{std::make_shared<Cluster>(settings, std::move(transport))};
     };
 }

@@ -38,8 +38,7 @@ struct Header {
     std::uint64_t sequence = 0; ///< of the exchange, from 1
     std::int32_t status = 0;    ///< of the sender; not 0: the payload is a text
     std::uint32_t phase = 0;
-    std::uint32_t is_last = 0; ///< the sender will not be heard of again
-    std::uint32_t reserved = 0;
+    std::uint64_t reserved = 0;
 };
 static_assert(sizeof(Header) == 32);
 
@@ -110,63 +109,62 @@ void Exchange::spend(const char *text) noexcept {
     transport_->abandon();
 }
 
-void Exchange::send_last_words(const char *text) noexcept {
-    std::array<std::byte, sizeof(Header) + most_text_bytes> message;
-    Header header;
-    header.magic = header_magic;
-    header.sequence = sequence_;
-    header.is_last = 1;
-    const std::size_t bytes = write_failure(message.data(), header, DSLIDE_E_PEER, text);
-    transport_->send_last(message.data(), bytes);
-}
-
 void Exchange::give_up(const char *text) noexcept {
     if (alone() || is_spent_) return;
-    send_last_words(text);
+    transport_->send_last_words(text);
     spend(text);
 }
 
-void Exchange::give_up_waiting(Phase phase, const char *why, const std::function<bool(int)> &is_guilty) {
-    std::string guilty;
-    int count = 0;
-    for (int r = 0; r < size_; ++r)
-        if (r != rank_ && is_guilty(r) && count++ < 8) guilty += (count > 1 ? ", rank " : "rank ") + std::to_string(r);
-    if (count > 8) guilty += ", ...";
+void Exchange::give_up_waiting(Phase phase, const char *why, const std::vector<int> &guilty) {
+    constexpr std::size_t most_named = 8;
     std::string text = std::string(why) + " in " + phase_names[static_cast<std::size_t>(phase)];
-    if (count > 0) text += ": " + guilty;
-    send_last_words(text.c_str());
-    spend(text.c_str());
+    for (std::size_t i = 0; i < std::min(guilty.size(), most_named); ++i)
+        text += (i == 0 ? ": rank " : ", rank ") + std::to_string(guilty[i]);
+    if (guilty.size() > most_named) text += ", ...";
+    give_up(text.c_str());
     throw Error(cancelled_ ? DSLIDE_E_STOPPED : DSLIDE_E_PEER, text);
 }
 
-bool Exchange::last_words_came(const std::vector<Parcel> &parcels) const {
+void Exchange::listen_for_last_words() {
     for (int r = 0; r < size_; ++r) {
-        if (r == rank_ || transport_->received(r) < static_cast<std::ptrdiff_t>(sizeof(Header))) continue;
-        Header header;
-        std::memcpy(&header, parcels[static_cast<std::size_t>(r)].in, sizeof header);
-        if (header.magic == header_magic && header.is_last) return true;
+        // A rank that has done its part of this exchange may have left after it: the next one is the first to fail.
+        if (r == rank_ || !transport_->is_pending(r)) continue;
+        std::string text = transport_->last_words(r);
+        if (text.empty()) continue;
+        text = "rank " + std::to_string(r) + ": " + text;
+        give_up(text.c_str()); // passed on: others may have missed these words
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+        throw Error(DSLIDE_E_PEER, text);
     }
-    return false;
 }
 
-void Exchange::swap_messages(Phase phase, const std::vector<Parcel> &parcels, bool has_headers) {
+void Exchange::swap_messages(Phase phase, const std::vector<Parcel> &parcels) {
     Traffic &traffic = traffic_[static_cast<std::size_t>(phase)];
     const Stopwatch watch;
+    const auto those = [&](const std::function<bool(int)> &is_guilty) {
+        std::vector<int> ranks;
+        for (int r = 0; r < size_; ++r)
+            if (r != rank_ && is_guilty(r)) ranks.push_back(r);
+        return ranks;
+    };
     try {
         transport_->start(parcels);
-        const auto lost = [&](int r) { return transport_->is_pending(r) && transport_->is_gone(r); };
-        const auto late = [&](int r) { return transport_->received(r) < 0; };
         for (BackOff back_off; !transport_->test(); back_off.wait()) {
-            if (cancelled_) give_up_waiting(phase, "cancelled", [](int) { return false; });
-            if (has_headers && last_words_came(parcels)) break;
-            for (int r = 0; r < size_; ++r)
-                if (r != rank_ && lost(r) && !transport_->test() && lost(r) &&
-                    !(has_headers && last_words_came(parcels)))
-                    give_up_waiting(phase, "a rank left", lost);
-            if (watch.seconds() > settings_.timeout_seconds) give_up_waiting(phase, "time-out", late);
+            if (cancelled_) give_up_waiting(phase, "cancelled", {});
+            // Gone, then tested, then pending: a rank may leave in good order once it has sent and taken all.
+            const std::vector<int> gone = those([&](int r) { return transport_->is_gone(r); });
+            if (!gone.empty() && transport_->test()) break;
+            listen_for_last_words();
+            for (const int r : gone)
+                if (transport_->is_pending(r)) give_up_waiting(phase, "a rank left", {r});
+            if (watch.seconds() > settings_.timeout_seconds) {
+                std::vector<int> late = those([&](int r) { return transport_->received(r) < 0; });
+                if (late.empty()) late = those([&](int r) { return transport_->is_pending(r); });
+                give_up_waiting(phase, "time-out", late);
+            }
         }
     } catch (const Error &e) {
-        spend(e.what());
+        give_up(e.what());
         throw;
     }
     for (int r = 0; r < size_; ++r) {
@@ -241,55 +239,42 @@ void Exchange::trade(Phase phase, const std::function<std::size_t(int from, int 
             parcel.in_capacity =
                 std::max(before + piece_of(bytes(r, rank_), begin), begin == 0 ? before + most_text_bytes : 0);
         }
-        swap_messages(phase, parcels, begin == 0);
+        swap_messages(phase, parcels);
         if (begin == 0) check_headers(phase);
         for (int r = 0; r < size_; ++r)
             if (r != rank_ && transport_->received(r) != static_cast<std::ptrdiff_t>((begin == 0 ? sizeof(Header) : 0) +
                                                                                      piece_of(bytes(r, rank_), begin)))
-                give_up_waiting(phase, "a message of another length than expected",
-                                [&](int other) { return other == r; });
+                give_up_waiting(phase, "a message of another length than expected", {r});
     }
 }
 
 void Exchange::check_headers(Phase phase) {
     int failed = -1;
-    Header failed_header;
+    dslide_status status = DSLIDE_OK;
     std::string text;
-    bool is_spent = false;
     for (int r = 0; r < size_; ++r) {
-        if (r == rank_ || transport_->received(r) < 0) continue; // a rank's last words end the wait for others
+        if (r == rank_) continue;
         const auto received = static_cast<std::size_t>(transport_->received(r));
         Header header;
         if (received >= sizeof header)
             std::memcpy(&header, in_[static_cast<std::size_t>(r)].bytes.data(), sizeof header);
-        if (header.magic != header_magic ||
-            (!header.is_last && (header.sequence != sequence_ || header.phase != static_cast<std::uint32_t>(phase)))) {
+        if (header.magic != header_magic || header.sequence != sequence_ ||
+            header.phase != static_cast<std::uint32_t>(phase)) {
             text = "rank " + std::to_string(r) +
-                   " and this one are not in the same exchange: another version of the "
-                   "library, or calls in another order";
-            spend(text.c_str());
+                   " and this one are not in the same exchange: another version of the library, or calls in another "
+                   "order";
+            give_up(text.c_str());
             throw Error(DSLIDE_E_PEER, text);
         }
-        is_spent |= header.is_last != 0;
-        if (header.status != 0 && failed < 0) {
-            failed = r;
-            failed_header = header;
-            text.assign(reinterpret_cast<const char *>(in_[static_cast<std::size_t>(r)].payload),
-                        received - sizeof header);
-        }
-    }
-    if (failed >= 0) text = "rank " + std::to_string(failed) + ": " + text;
-    if (is_spent) { // passed on: others may have missed these words
-        send_last_words(text.c_str());
-        spend(text.c_str());
+        if (header.status == DSLIDE_OK || failed >= 0) continue;
+        failed = r;
+        status =
+            header.status == DSLIDE_E_DIVERGED || header.status == DSLIDE_E_STOPPED ? header.status : DSLIDE_E_PEER;
+        text.assign(reinterpret_cast<const char *>(in_[static_cast<std::size_t>(r)].payload), received - sizeof header);
     }
     known_failure_ |= failure_ != nullptr || failed >= 0;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-    if (failed >= 0)
-        throw Error(failed_header.status == DSLIDE_E_DIVERGED || failed_header.status == DSLIDE_E_STOPPED
-                        ? failed_header.status
-                        : DSLIDE_E_PEER,
-                    text);
+    if (failed >= 0) throw Error(status, "rank " + std::to_string(failed) + ": " + text);
 }
 
 void Exchange::all_gather(Phase phase, const std::vector<std::size_t> &bytes,

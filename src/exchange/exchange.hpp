@@ -163,14 +163,13 @@ private:
     };
     void trade(Phase phase, const std::function<std::size_t(int from, int to)> &bytes, bool same_to_all,
                const std::function<void(int to, std::byte *)> &fill);
-    void swap_messages(Phase phase, const std::vector<Parcel> &parcels, bool has_headers);
-    bool last_words_came(const std::vector<Parcel> &parcels) const;
-    void send_last_words(const char *text) noexcept;
+    void swap_messages(Phase phase, const std::vector<Parcel> &parcels);
+    /// Throws what a rank said before it left, if any did.
+    void listen_for_last_words();
     [[noreturn]] void fail_difference(const char *what, int rank);
     void agree_bytes(Call call, const std::array<std::byte, agreement_bytes> &mine);
     void check_headers(Phase phase);
-    /// is_guilty: who is named.
-    [[noreturn]] void give_up_waiting(Phase phase, const char *why, const std::function<bool(int)> &is_guilty);
+    [[noreturn]] void give_up_waiting(Phase phase, const char *why, const std::vector<int> &guilty);
     void spend(const char *text) noexcept;
 
     std::unique_ptr<Transport> transport_;

@@ -10,8 +10,13 @@
 
 namespace dslide {
 
-/// Collective over the communicator: a Fortran handle, or DSLIDE_COMM_WORLD. module: its file, or "" to look for one.
-/// init: start MPI if nobody has; it is then finalised by close().
-std::unique_ptr<Transport> make_mpi_transport(std::int64_t communicator, const std::string &module, bool init);
+struct MpiSettings {
+    std::string module;          ///< its file; "": looked for
+    bool init = false;           ///< start MPI if nobody has; it is then finalised by close() of the last transport
+    double timeout_seconds = 60; ///< for the other ranks to come
+};
+
+/// Collective over the communicator: a Fortran handle, or DSLIDE_COMM_WORLD.
+std::unique_ptr<Transport> make_mpi_transport(std::int64_t communicator, const MpiSettings &settings);
 
 } // namespace dslide

@@ -11,12 +11,12 @@
 namespace dslide {
 namespace {
 
-/// What one rank has laid out for another. A rank is never more than one message ahead, but for its last words.
+/// What one rank has laid out for another. A rank is never more than one message ahead.
 struct Mailbox {
     std::mutex mutex;
     const void *data = nullptr; ///< null: empty
     std::size_t bytes = 0;
-    std::string last_words; ///< taken once the box is empty
+    std::string last_words;
 };
 
 struct Hub {
@@ -55,8 +55,7 @@ public:
         bool done = true;
         for (int peer = 0; peer < size(); ++peer) {
             if (peer == rank_) continue;
-            // Of a rank that is gone and left our message lying, the last words count, not what it sent before.
-            if (received(peer) < 0 || (is_gone(peer) && !is_taken(peer))) take(peer);
+            if (received(peer) < 0) take(peer);
             done &= !is_pending(peer);
         }
         return done;
@@ -66,15 +65,21 @@ public:
     bool is_pending(int peer) override { return received(peer) < 0 || !is_taken(peer); }
     bool is_gone(int peer) const override { return hub_->gone[static_cast<std::size_t>(peer)]; }
 
-    void send_last(const void *data, std::size_t bytes) noexcept override {
+    void send_last_words(std::string_view words) noexcept override {
         try {
             for (int to = 0; to < size(); ++to) {
                 Mailbox &box = hub_->box(rank_, to);
                 const std::lock_guard lock(box.mutex);
-                box.last_words.assign(static_cast<const char *>(data), bytes);
+                box.last_words = words.substr(0, most_last_words);
             }
         } catch (...) { // without them the others learn that this rank is gone
         }
+    }
+
+    std::string last_words(int from) override {
+        Mailbox &box = hub_->box(from, rank_);
+        const std::lock_guard lock(box.mutex);
+        return box.last_words;
     }
 
     void abandon() noexcept override {
@@ -96,11 +101,7 @@ private:
         Mailbox &box = hub_->box(from, rank_);
         const std::lock_guard lock(box.mutex);
         const void *data = box.data;
-        std::size_t bytes = box.bytes;
-        if (!data && !box.last_words.empty() && box.last_words.size() <= parcel.in_capacity) {
-            data = box.last_words.data();
-            bytes = box.last_words.size();
-        }
+        const std::size_t bytes = box.bytes;
         if (!data) return;
         if (bytes > parcel.in_capacity)
             fail(DSLIDE_E_INTERNAL, "rank ", from, " sent ", bytes, " bytes, expected at most ", parcel.in_capacity);

@@ -2,10 +2,13 @@
 // What carries bytes between ranks. A transport knows nothing of what it carries and never waits: `exchange` polls it.
 //
 // Pairs of messages instead of the collectives of a library: they tell who is missing, and a rank that failed can send
-// a short message where a long one was expected.
+// a short message where a long one was expected. The last words of a rank that leaves travel apart from them: they must
+// arrive also where a long message is half way.
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace dslide {
@@ -21,6 +24,8 @@ struct Parcel {
 
 class Transport {
 public:
+    static constexpr std::size_t most_last_words = 480; ///< in bytes; longer texts are cut
+
     virtual ~Transport() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
@@ -35,9 +40,11 @@ public:
     virtual bool is_pending(int peer) = 0;
     /// True if that rank will certainly neither send nor take anything more.
     virtual bool is_gone(int peer) const = 0;
-    /// Sends `bytes` to every rank that will take them without waiting, whatever is under way. Nothing follows but
+    /// Sends a text to every rank that will take it without waiting, whatever is under way. Nothing follows but
     /// abandon().
-    virtual void send_last(const void *data, std::size_t bytes) noexcept = 0;
+    virtual void send_last_words(std::string_view words) noexcept = 0;
+    /// What that rank said before it left, as far as the last test() knows; "": nothing.
+    virtual std::string last_words(int from) = 0;
     /// Gives up what is under way; no message is sent or received after it.
     virtual void abandon() noexcept = 0;
     /// Whether the buffers of what was given up may still be written: the caller then keeps them for good.

@@ -163,6 +163,41 @@ static void test_exchange__a_silent_rank_is_named_when_time_is_out(void **) {
     assert_string_equal(failing.c_str(), "");
 }
 
+static void test_exchange__a_rank_that_comes_too_late_is_told_why_the_others_left(void **) {
+    std::string failing;
+    double seconds = 0;
+    {
+        std::atomic<int> done = 0;
+        const auto outcomes = on_transports(3, [&](int rank, std::unique_ptr<Transport> transport) {
+            Settings settings;
+            settings.timeout_seconds = rank == 1 ? 60 : 0.2;
+            Exchange exchange(std::move(transport), settings);
+            const auto gather = [&] {
+                exchange.all_gather(Phase::gradients, std::vector<std::size_t>(3, 8), [](std::byte *) {});
+            };
+            if (rank != 1) try {
+                    gather();
+                } catch (...) {
+                    ++done;
+                    throw;
+                }
+            while (done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            const auto start = std::chrono::steady_clock::now();
+            try {
+                gather();
+            } catch (...) {
+                seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+                throw;
+            }
+        });
+        const RankOutcome &late = outcomes[1];
+        if (late.status != DSLIDE_E_PEER || late.text.find("time-out in gradients: rank 1") == std::string::npos)
+            failing = texts(outcomes);
+    }
+    assert_string_equal(failing.c_str(), "");
+    assert_true(seconds < 30); // not by its own deadline
+}
+
 static void test_exchange__after_a_time_out_every_call_says_why(void **) {
     std::string failing;
     {
@@ -301,6 +336,7 @@ int main() {
         cmocka_unit_test(test_exchange__a_failure_is_told_to_all_and_the_exchange_goes_on),
         cmocka_unit_test(test_exchange__a_rank_that_leaves_is_named_at_once),
         cmocka_unit_test(test_exchange__a_silent_rank_is_named_when_time_is_out),
+        cmocka_unit_test(test_exchange__a_rank_that_comes_too_late_is_told_why_the_others_left),
         cmocka_unit_test(test_exchange__after_a_time_out_every_call_says_why),
         cmocka_unit_test(test_exchange__ranks_in_different_calls_are_told),
         cmocka_unit_test(test_exchange__cancel_ends_a_wait_on_every_rank),

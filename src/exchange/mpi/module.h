@@ -18,7 +18,11 @@ enum {
     DSLIDE_MPI_NOT_INITIALISED = -1,
     DSLIDE_MPI_FINALISED = -2,
     DSLIDE_MPI_THREAD_LEVEL = -3, /* below MPI_THREAD_FUNNELED */
-    DSLIDE_MPI_NO_MEMORY = -4
+    DSLIDE_MPI_NO_MEMORY = -4,
+    DSLIDE_MPI_BAD_COMM = -5,     /* no communicator, or one between two groups */
+    DSLIDE_MPI_OTHER_THREAD = -6, /* MPI_THREAD_FUNNELED, and not the thread that initialised MPI */
+    DSLIDE_MPI_TIMED_OUT = -7,
+    DSLIDE_MPI_TRUNCATED = -8 /* a longer message came than was expected */
 };
 
 typedef struct dslide_mpi_link dslide_mpi_link; /* a duplicate of a communicator, and the messages under way on it */
@@ -36,18 +40,21 @@ typedef struct dslide_mpi_module {
     uint32_t version;
     const char *library; /* the kind of MPI: "Open MPI" or "MPICH" */
 
-    /* comm: Fortran handle, or INT64_MIN for MPI_COMM_WORLD. init: start MPI if nobody has. */
-    int (*open)(int64_t comm, int init, dslide_mpi_link **out, int *rank, int *size);
+    /* comm: Fortran handle, or INT64_MIN for MPI_COMM_WORLD. init: start MPI if nobody has. Collective; waits for the
+     * other ranks for at most timeout_seconds. */
+    int (*open)(int64_t comm, int init, double timeout_seconds, dslide_mpi_link **out, int *rank, int *size);
     /* One message to and one from every other rank. */
     int (*start)(dslide_mpi_link *link, const dslide_mpi_parcel *parcels);
     /* done: all have gone and come. received[r]: bytes from rank r, or -1. pending[r]: a message to or from r is under
      * way. */
     int (*test)(dslide_mpi_link *link, int *done, int64_t *received, int8_t *pending);
-    /* A small message to every other rank, whatever is under way; does not wait. */
-    void (*send_last)(dslide_mpi_link *link, const void *data, size_t bytes);
+    /* A small message to every other rank, apart from the others, whatever is under way; does not wait. */
+    void (*send_last_words)(dslide_mpi_link *link, const char *words, size_t bytes);
+    /* The next of these messages that has come; *from is -1 if there is none. */
+    int (*take_last_words)(dslide_mpi_link *link, int *from, char *words, size_t capacity, size_t *bytes);
     /* Gives up what is under way, without waiting. */
     void (*abandon)(dslide_mpi_link *link);
-    /* Frees the communicator, and finalises MPI if open() started it. Collective. */
+    /* Frees the communicator, and finalises MPI if open() started it and no other link is open. Collective. */
     int (*close)(dslide_mpi_link *link);
     /* Frees the memory alone. After abandon() some of it is left to messages that may still come. */
     void (*free)(dslide_mpi_link *link);
