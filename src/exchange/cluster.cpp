@@ -4,8 +4,10 @@
 #include "core/error.hpp"
 #include "exchange/thread_transport.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <system_error>
 #include <thread>
 
 namespace dslide {
@@ -41,17 +43,22 @@ Cluster::Cluster(const Settings &settings, std::unique_ptr<Transport> transport)
             fail(DSLIDE_E_ARGUMENT, "share is ", settings.share, ", expected > 0 and finite");
     });
     const std::vector<Greeting> all = exchange_.agree(Call::cluster_open, mine);
-    double sum = 0;
+    double greatest = 0;
     for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].byte_order != all[0].byte_order || all[r].version != all[0].version)
             fail(DSLIDE_E_PEER, "rank ", r,
                  " runs another version of the library or has another byte order than rank 0");
         if (all[r].bf16_payload != all[0].bf16_payload)
             fail(DSLIDE_E_ARGUMENT, "ranks 0 and ", r, " ask for different payloads");
-        sum += all[r].share;
+        greatest = std::max(greatest, all[r].share);
     }
     shares_.clear();
-    for (const Greeting &greeting : all) shares_.push_back(greeting.share * static_cast<double>(all.size()) / sum);
+    double sum = 0; // relative to the greatest: the sum of the shares themselves may overflow
+    for (const Greeting &greeting : all) {
+        shares_.push_back(greeting.share / greatest);
+        sum += shares_.back();
+    }
+    for (double &share : shares_) share *= static_cast<double>(all.size()) / sum;
 }
 
 std::vector<std::shared_ptr<Cluster>> open_thread_clusters(const Cluster::Settings &settings, int ranks) {
@@ -64,14 +71,20 @@ std::vector<std::shared_ptr<Cluster>> open_thread_clusters(const Cluster::Settin
     std::vector<std::exception_ptr> failures(clusters.size());
     {
         std::vector<std::jthread> threads;
-        for (std::size_t r = 0; r < clusters.size(); ++r)
-            threads.emplace_back([&, r] {
-                try {
-                    clusters[r] = std::make_shared<Cluster>(settings, std::move(transports[r]));
-                } catch (...) {
-                    failures[r] = std::current_exception();
-                }
-            });
+        const auto meet = [&](std::size_t r) {
+            try {
+                clusters[r] = std::make_shared<Cluster>(settings, std::move(transports[r]));
+            } catch (...) {
+                failures[r] = std::current_exception();
+            }
+        };
+        try {
+            for (std::size_t r = 0; r < clusters.size(); ++r) threads.emplace_back(meet, r);
+        } catch (const std::system_error &e) {
+            const std::size_t begun = threads.size();
+            for (std::size_t r = begun; r < clusters.size(); ++r) transports[r].reset(); // nobody waits for it
+            fail(DSLIDE_E_MEMORY, "cannot start a thread for rank ", begun, " of ", ranks, ": ", e.code().message());
+        }
     }
     for (const std::exception_ptr &failure : failures)
         if (failure) std::rethrow_exception(failure);

@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
 #include <dslide/dslide.h>
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
+
+/* How many threads may still be started; < 0: any number. The library's own go by here too. */
+static int threads_left = -1;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+    if (threads_left == 0) return EAGAIN;
+    if (threads_left > 0) --threads_left;
+    return create(thread, attributes, body, argument);
+}
 
 static void test_cluster__refuses_bad_arguments(void **state) {
     (void)state;
@@ -118,6 +133,21 @@ static void test_cluster__several_ranks_refuse_bad_arguments(void **state) {
     dslide_cluster_free(clusters[0]);
 }
 
+static void test_cluster__ranks_whose_threads_cannot_start_are_not_waited_for(void **state) {
+    (void)state;
+    dslide_cluster *clusters[4] = {NULL, NULL, NULL, NULL};
+    for (int started = 0; started < 4; ++started) {
+        const time_t begin = time(NULL);
+        threads_left = started;
+        const dslide_status status = dslide_cluster_open_threads(NULL, 4, clusters);
+        threads_left = -1;
+        assert_int_equal(status, DSLIDE_E_MEMORY);
+        assert_non_null(strstr(dslide_last_error(), "thread"));
+        assert_null(clusters[0]);
+        assert_in_range(time(NULL) - begin, 0, 20); /* the time-out is 60 */
+    }
+}
+
 /* A rank: what its thread does, and what came of it. */
 struct rank {
     dslide_cluster *cluster;
@@ -182,11 +212,11 @@ static void *run_rank(void *argument) {
     return NULL;
 }
 
-static void run_ranks(struct rank *ranks, int n, int faulty, int fault) {
+static void run_ranks(struct rank *ranks, int n, int faulty, int fault, const dslide_cluster_options *options) {
     dslide_cluster *clusters[8];
     pthread_t threads[8];
     memset(ranks, 0, (size_t)n * sizeof *ranks);
-    assert_int_equal(dslide_cluster_open_threads(NULL, n, clusters), DSLIDE_OK);
+    assert_int_equal(dslide_cluster_open_threads(options, n, clusters), DSLIDE_OK);
     for (int r = 0; r < n; ++r) {
         ranks[r].cluster = clusters[r];
         ranks[r].number = r;
@@ -199,8 +229,11 @@ static void run_ranks(struct rank *ranks, int n, int faulty, int fault) {
 static void test_cluster__ranks_as_threads_train_one_model(void **state) {
     (void)state;
     static struct rank one[1], many[4];
-    run_ranks(one, 1, -1, 0);
-    run_ranks(many, 4, -1, 0);
+    dslide_cluster_options options;
+    dslide_cluster_options_init(&options, sizeof options);
+    options.share = 1.5e308; /* of each; their sum is no number any more */
+    run_ranks(one, 1, -1, 0, NULL);
+    run_ranks(many, 4, -1, 0, &options);
     assert_int_equal(one[0].status, DSLIDE_OK);
     assert_int_equal(one[0].traffic.bytes_sent[DSLIDE_PHASE_GRADIENTS], 0);
     for (int r = 0; r < 4; ++r) {
@@ -217,7 +250,7 @@ static void test_cluster__ranks_as_threads_train_one_model(void **state) {
 static void test_cluster__a_bad_argument_on_one_rank_is_an_error_on_all(void **state) {
     (void)state;
     static struct rank ranks[3];
-    run_ranks(ranks, 3, 1, 1);
+    run_ranks(ranks, 3, 1, 1, NULL);
     for (int r = 0; r < 3; ++r) {
         assert_int_equal(ranks[r].status, r == 1 ? DSLIDE_E_ARGUMENT : DSLIDE_E_PEER);
         assert_non_null(strstr(ranks[r].text, "labels"));
@@ -229,7 +262,7 @@ static void test_cluster__a_bad_argument_on_one_rank_is_an_error_on_all(void **s
 static void test_cluster__a_rank_that_is_freed_is_named(void **state) {
     (void)state;
     static struct rank ranks[3];
-    run_ranks(ranks, 3, 2, 2);
+    run_ranks(ranks, 3, 2, 2, NULL);
     for (int r = 0; r < 2; ++r) {
         assert_int_equal(ranks[r].status, DSLIDE_E_PEER);
         assert_non_null(strstr(ranks[r].text, "rank 2"));
@@ -240,7 +273,7 @@ static void test_cluster__a_rank_that_is_freed_is_named(void **state) {
 static void test_cluster__cancel_stops_every_rank(void **state) {
     (void)state;
     static struct rank ranks[3];
-    run_ranks(ranks, 3, 0, 3);
+    run_ranks(ranks, 3, 0, 3, NULL);
     assert_int_equal(ranks[0].status, DSLIDE_E_STOPPED);
     for (int r = 1; r < 3; ++r) {
         assert_int_equal(ranks[r].status, DSLIDE_E_PEER);
@@ -254,6 +287,7 @@ int main(void) {
         cmocka_unit_test(test_cluster__of_one_process),
         cmocka_unit_test(test_cluster__default_threads_and_none_started_by_opening),
         cmocka_unit_test(test_cluster__several_ranks_refuse_bad_arguments),
+        cmocka_unit_test(test_cluster__ranks_whose_threads_cannot_start_are_not_waited_for),
         cmocka_unit_test(test_cluster__ranks_as_threads_train_one_model),
         cmocka_unit_test(test_cluster__a_bad_argument_on_one_rank_is_an_error_on_all),
         cmocka_unit_test(test_cluster__a_rank_that_is_freed_is_named),
