@@ -474,6 +474,12 @@ bool Meta::get_bool(const std::string &key) const {
 std::int64_t Meta::get_int(const std::string &key) const {
     return state_->get<std::int64_t>(key, State::is_int64(state_->at(key)), "a 64-bit integer");
 }
+std::int64_t Meta::get_count(const std::string &key) const {
+    const std::int64_t count = get_int(key);
+    if (count < 0 || count > most_count)
+        fail(DSLIDE_E_FORMAT, "checkpoint: ", key, " is ", count, ", expected 0 .. ", most_count);
+    return count;
+}
 std::uint64_t Meta::get_uint(const std::string &key) const {
     const Json &value = state_->at(key);
     const bool negative = State::is_int64(value) && value.get<std::int64_t>() < 0;

@@ -9,6 +9,9 @@
 
 namespace dslide {
 
+/// Counters of a file may be so large: they can still be added to, and be added up.
+constexpr std::int64_t most_count = std::int64_t{1} << 60;
+
 /// A getter throws Error(DSLIDE_E_FORMAT) with the key where it is missing or of another type.
 class Meta {
 public:
@@ -28,6 +31,7 @@ public:
     bool has(const std::string &key) const;
     bool get_bool(const std::string &key) const;
     std::int64_t get_int(const std::string &key) const;
+    std::int64_t get_count(const std::string &key) const; ///< 0 .. most_count
     std::uint64_t get_uint(const std::string &key) const;
     double get_number(const std::string &key) const;
     std::vector<std::int64_t> get_ints(const std::string &key) const;

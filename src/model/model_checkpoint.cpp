@@ -86,8 +86,7 @@ Model::Model(std::shared_ptr<Cluster> cluster, const CheckpointReader &checkpoin
     dslide_model_options stated = options_from(meta);
     check_shapes(checkpoint, stated);
     options_ = from_file(checkpoint, [&] { return resolved(stated); });
-    samples_seen = meta.get_int("samples_seen");
-    if (samples_seen < 0) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": samples_seen is ", samples_seen);
+    samples_seen = meta.get_count("samples_seen");
     read_label_counts(checkpoint, meta);
     place_classes(checkpoint);
     allocate();
@@ -112,9 +111,10 @@ void Model::read_label_counts(const CheckpointReader &checkpoint, const Meta &me
              ", expected int64 ", n_outputs(), " x 1");
     label_frequencies_.counts.resize(static_cast<std::size_t>(n_outputs()));
     checkpoint.read_rows(counts_tensor, 0, s.rows, label_frequencies_.counts.data(), 1);
-    label_frequencies_.samples = meta.get_int("label_count_samples");
+    label_frequencies_.samples = meta.get_count("label_count_samples");
     const auto &counts = label_frequencies_.counts;
-    if (label_frequencies_.samples < 1 || *std::min_element(counts.begin(), counts.end()) < 0)
+    if (label_frequencies_.samples < 1 || *std::min_element(counts.begin(), counts.end()) < 0 ||
+        *std::max_element(counts.begin(), counts.end()) > most_count)
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are out of range");
 }
 

@@ -165,14 +165,12 @@ Trainer::Trainer(std::shared_ptr<Model> model, const CheckpointReader &checkpoin
     const Meta meta(checkpoint.meta());
     options_ = from_file(checkpoint, [&] { return resolved(options_from(meta), model_->options()); });
     plan_ = plan_of(options_, model_->options());
-    step_ = meta.get_int("steps");
-    first_sample_ = meta.get_int("first_sample");
+    step_ = meta.get_count("steps");
+    first_sample_ = meta.get_count("first_sample");
     counts_known_ = meta.get_bool("label_counts_known");
-    position_ = {meta.get_int("epochs_done"), meta.get_int("rows_in_epoch"), meta.get_number("best_precision"),
-                 meta.get_int("epochs_since_best")};
-    if (step_ < 0 || first_sample_ < 0 || first_sample_ > model_->samples_seen || position_.epochs_done < 0 ||
-        position_.rows_in_epoch < 0)
-        fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is out of range");
+    position_ = {meta.get_count("epochs_done"), meta.get_count("rows_in_epoch"), meta.get_number("best_precision"),
+                 meta.get_count("epochs_since_best")};
+    if (first_sample_ > model_->samples_seen) fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": a counter is out of range");
     if (counts_known_ && model_->label_frequencies().counts.empty())
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": label counts are said to be known, and are not there");
     make_state();
@@ -200,8 +198,8 @@ void Trainer::restore_tables(const CheckpointReader &checkpoint) {
     state.schedule.gap = meta.get_number("tables.gap");
     state.running_square = static_cast<float>(meta.get_number("tables.running_square"));
     state.scale = static_cast<float>(meta.get_number("tables.scale"));
-    state.rebuilds = meta.get_int("tables.rebuilds");
-    state.batches = meta.get_int("tables.batches");
+    state.rebuilds = meta.get_count("tables.rebuilds");
+    state.batches = meta.get_count("tables.batches");
     const auto longest = static_cast<double>(options_.rebuild_max);
     if (!(state.schedule.gap >= 0 && state.schedule.gap <= longest) || !(state.scale > 0 && std::isfinite(state.scale)))
         fail(DSLIDE_E_FORMAT, checkpoint.dir(), ": settings of the hash tables are out of range");

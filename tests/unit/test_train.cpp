@@ -1084,7 +1084,21 @@ static void test_train__a_checkpoint_that_lies_is_a_fault_of_the_file(void **) {
         {"rebuild_first", set("trainer.rebuild_first", 2000)},
         {"index_base", set("index_base", 7)},
         {"samples_seen", set("samples_seen", -1)},
-        {"counter", set("steps", -1)},
+        {"samples_seen", set("samples_seen", std::numeric_limits<std::int64_t>::max())},
+        {"steps", set("steps", -1)},
+        {"steps", set("steps", std::numeric_limits<std::int64_t>::max())},
+        {"counter", set("first_sample", 1000)},
+        {"epochs_done", set("epochs_done", -1)},
+        {"rows_in_epoch", set("rows_in_epoch", std::numeric_limits<std::int64_t>::max())},
+        {"epochs_since_best", set("epochs_since_best", std::numeric_limits<std::int64_t>::max())},
+        {"tables.rebuilds", set("tables.rebuilds", std::numeric_limits<std::int64_t>::max())},
+        {"tables.batches", set("tables.batches", std::numeric_limits<std::int64_t>::max())},
+        {"label_count_samples", set("label_count_samples", std::numeric_limits<std::int64_t>::max())},
+        {"label counts",
+         [](Meta &, CheckpointContent &content) {
+             static const std::vector<std::int64_t> counts(200, std::numeric_limits<std::int64_t>::max());
+             tensor_of(content, "label.counts").data = counts.data();
+         }},
         {"hash tables", set("tables.scale", 0.0)},
         {"twice", head(twice, 3)},
         {"tables.head", head(outside, 1)},
