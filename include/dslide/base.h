@@ -6,8 +6,10 @@
  * Rules that hold for every function of the library:
  *
  * - Nothing throws, prints, exits, forks, installs a signal handler or changes the environment, locale or FP mode.
- * - "Collective": all ranks of the cluster make the call, and all make such calls in the same order. "Local": the call
- *   needs no other rank. After dslide_cluster_close() collective calls fail with DSLIDE_E_STATE.
+ * - "Collective": all ranks of the cluster make the call with the same arguments, and all make such calls in the same
+ *   order; where there are several ranks, one at a time. "Local": the call needs no other rank; one that changes a
+ *   model or a trainer is to be made on all ranks alike. After dslide_cluster_close() collective calls fail with
+ *   DSLIDE_E_STATE.
  * - Different handles may be used from different threads at once. One handle is used by one thread at a time. Calls
  *   marked "any thread" may run at once with each other on one handle, but not with a call that changes it.
  * - Handles and buffers must not be NULL, unless stated. Input buffers are borrowed for the call, unless stated. Output

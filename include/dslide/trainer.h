@@ -242,9 +242,9 @@ DSLIDE_API dslide_status dslide_trainer_set_learning_rate(dslide_trainer *traine
 /** Tell how often each class is a label in training: shared rows are drawn by it, and PSP@k uses it. Without it
  * dslide_trainer_run() counts the data set, and dslide_trainer_step() counts what it sees. Kept by the model. Local.
  * @param trainer  handle
- * @param counts   n_outputs counts, >= 0; copied
+ * @param counts   n_outputs counts, 0 .. 2^60; copied
  * @param count    n_outputs
- * @param samples  rows they were counted over, >= 1
+ * @param samples  rows they were counted over, 1 .. 2^60
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_trainer_set_label_counts(dslide_trainer *trainer, const int64_t *counts, int64_t count,
@@ -316,7 +316,8 @@ typedef struct dslide_epoch_report {
     double imbalance_rows;    /**< rows that the busiest rank updated, over the mean of all */
 } dslide_epoch_report;
 
-/** Called between steps, at most about ten times a second, on the thread that called dslide_trainer_run().
+/** Called between steps, at most about ten times a second, on the thread that called dslide_trainer_run(). Of several
+ * ranks all are called after the same steps.
  *
  * The run's model and trainer may be asked, used for prediction and saved, and the learning rate may be set; no other
  * call may use the run's handles, nor its data sets.

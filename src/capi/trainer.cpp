@@ -3,6 +3,7 @@
 #include "capi/handles.hpp"
 #include "capi/views.hpp"
 #include "model/checkpoint_ranks.hpp"
+#include "model/meta.hpp"
 #include "predict/evaluate.hpp"
 #include "train/run.hpp"
 
@@ -155,9 +156,11 @@ dslide_status dslide_trainer_set_label_counts(dslide_trainer *trainer, const int
         capi::need(counts, "counts");
         if (count != t.model().n_outputs())
             fail(DSLIDE_E_ARGUMENT, "count is ", count, ", expected ", t.model().n_outputs());
-        if (samples < 1) fail(DSLIDE_E_ARGUMENT, "samples is ", samples, ", expected >= 1");
+        if (samples < 1 || samples > most_count)
+            fail(DSLIDE_E_ARGUMENT, "samples is ", samples, ", expected 1 .. ", most_count);
         for (std::int64_t c = 0; c < count; ++c)
-            if (counts[c] < 0) fail(DSLIDE_E_ARGUMENT, "counts[", c, "] is ", counts[c], ", expected >= 0");
+            if (counts[c] < 0 || counts[c] > most_count)
+                fail(DSLIDE_E_ARGUMENT, "counts[", c, "] is ", counts[c], ", expected 0 .. ", most_count);
         t.set_label_counts({counts, counts + count}, samples);
     };
 }
@@ -200,7 +203,10 @@ dslide_status dslide_trainer_run(dslide_trainer *trainer, dslide_dataset *data, 
                 if (last) capi::check_result(last, "last");
                 given = read(options);
             });
-            cluster.exchange().agree(Call::trainer_run, std::array{given.epochs, given.batch_size, given.early_stop},
+            const auto all = [](auto... numbers) { return std::array{static_cast<std::int64_t>(numbers)...}; };
+            cluster.exchange().agree(Call::trainer_run,
+                                     all(given.epochs, given.batch_size, given.early_stop, given.save_every,
+                                         given.eval_data != nullptr, !given.save_dir.empty()),
                                      "options of the run");
             dslide_epoch_report report{};
             stopped = run(*trainer->impl, *data->impl, given, report);

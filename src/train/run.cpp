@@ -41,6 +41,7 @@ private:
     bool train_epoch(dslide_epoch_report &report);
     void judge(dslide_epoch_report &report);
     void compare_ranks(dslide_epoch_report &report, std::int64_t steps, std::int64_t rows);
+    bool is_report_due() const { return since_report_.seconds() >= seconds_between_reports; }
     bool progress(const dslide_epoch_report &report);
     void save(const std::string &name, bool is_best);
     Exchange &exchange() { return trainer_.model().cluster().exchange(); }
@@ -94,7 +95,7 @@ void Run::count_labels() {
 bool Run::go(dslide_epoch_report &last) {
     exchange().local([&] { start(); });
     RunPosition &position = trainer_.position();
-    bool stop = trainer_.agree(Call::trainer_run, {}, false);
+    bool stop = trainer_.agree(Call::trainer_run, {}, {}).stop;
     while (!stop && position.epochs_done < options_.epochs) {
         if (options_.early_stop > 0 && position.epochs_since_best >= options_.early_stop) break;
         dslide_epoch_report report{};
@@ -121,7 +122,7 @@ bool Run::go(dslide_epoch_report &last) {
         }
         last = report;
         stop |= options_.on_epoch && options_.on_epoch(options_.user_data, &report) != 0;
-        stop = trainer_.agree(Call::trainer_run, {}, stop);
+        stop = trainer_.agree(Call::trainer_run, {}, {stop, false}).stop;
     }
     return stop;
 }
@@ -155,7 +156,8 @@ bool Run::train_epoch(dslide_epoch_report &report) {
         Batch batch;
         if (!stop) exchange().local([&] { batch = data_.next(options_.batch_size); });
         report.read_seconds += watch.lap();
-        stop = trainer_.agree(Call::trainer_run, batch, stop);
+        const RunWishes wishes = trainer_.agree(Call::trainer_run, batch, {stop, is_report_due()});
+        stop = wishes.stop;
         const bool all_rows_done = rows_ >= 0 && position.rows_in_epoch >= rows_;
         if (stop && !all_rows_done) return true;
         if (batch.size() == 0) break;
@@ -185,9 +187,9 @@ bool Run::train_epoch(dslide_epoch_report &report) {
             save(numbered("step", 9, stats.step), false);
             report.save_seconds += watch.lap();
         }
-        if (options_.on_progress && since_report_.seconds() >= seconds_between_reports) {
+        if (exchange().alone() ? is_report_due() : wishes.report) {
             since_report_.lap();
-            stop = progress(report);
+            stop = options_.on_progress && progress(report);
         }
     }
     compare_ranks(report, steps, trainer_.own_rows_touched() - rows_before);

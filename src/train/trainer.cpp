@@ -10,6 +10,7 @@
 #include "train/loss_totals.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -22,27 +23,40 @@ constexpr float largest_activation = 1e18f;
 
 /// What ranks tell each other before a step.
 struct StepFacts {
-    std::int64_t step, samples, features, labels;
+    std::int64_t step, samples;
     std::uint64_t fingerprint;
-    std::int64_t stop;
+    double learning_rate;
+    std::int64_t stop, report;
 };
 
-/// Of the places of features and labels: enough to tell one batch from another.
+/// Of all that a batch consists of: enough to tell one from another.
 std::uint64_t fingerprint(const Batch &batch) {
     std::uint64_t hash = 0;
+    const auto add = [&](std::uint64_t bits) {
+        hash = (hash ^ bits) * 0x9e3779b97f4a7c15ULL;
+        hash ^= hash >> 32;
+    };
+    const auto bits = [](const float *value) { return value ? std::bit_cast<std::uint32_t>(*value) : 0; };
     for (const CsrRows *rows : {&batch.features, &batch.labels})
-        for (std::int64_t e = 0; e < rows->nnz(); ++e)
-            hash = (hash ^ static_cast<std::uint32_t>(rows->col[rows->row_ptr[0] + e])) * 0x9e3779b97f4a7c15ULL;
+        for (std::int64_t i = 0; i < rows->n_rows; ++i) {
+            add(static_cast<std::uint64_t>(rows->nnz(i)));
+            for (std::int64_t e = rows->row_ptr[i]; e < rows->row_ptr[i + 1]; ++e)
+                add(std::uint64_t{static_cast<std::uint32_t>(rows->col[e])} << 32 |
+                    bits(rows->val ? rows->val + e : nullptr));
+        }
+    for (std::int64_t i = 0; i < batch.size(); ++i) add(bits(batch.weights ? batch.weights + i : nullptr));
     return hash;
 }
 
 void compare(const StepFacts &mine, const StepFacts &theirs) {
     if (mine.step != theirs.step)
         fail(DSLIDE_E_STATE, "one rank is at step ", mine.step, ", another at step ", theirs.step);
-    if (mine.samples != theirs.samples || mine.features != theirs.features || mine.labels != theirs.labels ||
-        mine.fingerprint != theirs.fingerprint)
+    if (mine.samples != theirs.samples || mine.fingerprint != theirs.fingerprint)
         fail(DSLIDE_E_ARGUMENT, "ranks do not have the same batch: ", mine.samples, " rows here, ", theirs.samples,
-             " on another rank", mine.samples == theirs.samples ? ", with other features or labels" : "");
+             " on another rank", mine.samples == theirs.samples ? ", with other features, labels or weights" : "");
+    if (mine.learning_rate != theirs.learning_rate)
+        fail(DSLIDE_E_ARGUMENT, "ranks do not have the same learning rate: ", mine.learning_rate, " here, ",
+             theirs.learning_rate, " on another rank");
 }
 
 /// Rows with a weight above 0 that have something to teach.
@@ -265,21 +279,23 @@ private:
     std::vector<float> mean_;
 };
 
-bool Trainer::agree(Call call, const Batch &batch, bool stop) {
+RunWishes Trainer::agree(Call call, const Batch &batch, RunWishes wishes) {
     Exchange &exchange = model_->cluster().exchange();
     exchange.local([&] {
         if (broken_) fail(DSLIDE_E_STATE, "an earlier update was cut off by an error; load a checkpoint");
     });
-    const StepFacts mine{step_, batch.size(), batch.features.nnz(), batch.labels.nnz(), fingerprint(batch), stop};
+    const StepFacts mine{step_,       batch.size(), exchange.alone() ? 0 : fingerprint(batch), options_.learning_rate,
+                         wishes.stop, wishes.report};
     const std::vector<StepFacts> all = exchange.agree(call, mine);
-    if (std::any_of(all.begin(), all.end(), [](const StepFacts &theirs) { return theirs.stop != 0; })) return true;
+    if (std::any_of(all.begin(), all.end(), [](const StepFacts &theirs) { return theirs.stop != 0; }))
+        return {true, false};
     for (const StepFacts &theirs : all) exchange.alike([&] { compare(mine, theirs); });
-    return false;
+    return {false, all.front().report != 0};
 }
 
 dslide_step_stats Trainer::step(const Batch &batch) {
     model_->cluster().need_open();
-    agree(Call::trainer_step, batch, false);
+    agree(Call::trainer_step, batch, {});
     return agreed_step(batch);
 }
 

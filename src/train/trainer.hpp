@@ -28,6 +28,12 @@ struct RunPosition {
     std::int64_t epochs_since_best = 0;
 };
 
+/// What a rank in a run asks of the others.
+struct RunWishes {
+    bool stop = false;
+    bool report = false; ///< progress after the next step, on all ranks: callbacks may make collective calls
+};
+
 class Trainer {
 public:
     Trainer(std::shared_ptr<Model> model, const dslide_trainer_options &options);
@@ -40,8 +46,9 @@ public:
     /// Rows and labels must lie within the model's shape. Collective.
     dslide_step_stats step(const Batch &batch);
     /// The two halves of it: all ranks have the same batch and are at the same step, or an error on each; then the
-    /// step. Returns whether any rank wants to stop; the batches are not compared then.
-    bool agree(Call call, const Batch &batch, bool stop);
+    /// step. Returns whether any rank wants to stop (the batches are not compared then), and whether rank 0 wants to
+    /// report.
+    RunWishes agree(Call call, const Batch &batch, RunWishes wishes);
     dslide_step_stats agreed_step(const Batch &batch);
 
     const dslide_trainer_options &options() const { return options_; }

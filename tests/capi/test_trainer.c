@@ -59,9 +59,13 @@ static void test_trainer__refuses_bad_arguments(void **state) {
     assert_fails_with(dslide_trainer_set_label_counts(trainer, counts, 3, 1), DSLIDE_E_ARGUMENT, "count is 3");
     assert_fails_with(dslide_trainer_set_label_counts(trainer, counts, sample_outputs, 0), DSLIDE_E_ARGUMENT,
                       "samples");
-    counts[9] = -1;
-    assert_fails_with(dslide_trainer_set_label_counts(trainer, counts, sample_outputs, 1), DSLIDE_E_ARGUMENT,
-                      "counts[9]");
+    assert_fails_with(dslide_trainer_set_label_counts(trainer, counts, sample_outputs, INT64_MAX), DSLIDE_E_ARGUMENT,
+                      "samples");
+    for (int i = 0; i < 2; ++i) {
+        counts[9] = i ? INT64_MAX : -1; /* more is in no checkpoint that can be loaded */
+        assert_fails_with(dslide_trainer_set_label_counts(trainer, counts, sample_outputs, 1), DSLIDE_E_ARGUMENT,
+                          "counts[9]");
+    }
 
     assert_fails_with(dslide_trainer_step(NULL, &s.features, &s.labels, NULL, NULL), DSLIDE_E_ARGUMENT, "trainer");
     assert_fails_with(dslide_trainer_step(trainer, NULL, &s.labels, NULL, NULL), DSLIDE_E_ARGUMENT, "features");

@@ -127,13 +127,35 @@ static void test_ranks__bfloat16_payload_stays_near(void **) {
 static void test_ranks__different_batches_are_an_error_on_every_rank(void **) {
     std::string failing;
     {
-        const Rows rows(7);
-        const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
-            Trainer trainer(std::make_shared<Model>(cluster, shape_of({8})), forced(0));
-            trainer.step(rows.batch(0, cluster->rank() == 1 ? 31 : 32));
-        });
-        for (const RankOutcome &o : outcomes)
-            if (o.status != DSLIDE_E_ARGUMENT) failing += o.text + "; ";
+        const Rows rows(7), others(8);
+        const std::vector<float> ones(n_samples, 1.0f), twos(n_samples, 2.0f);
+        // The same columns, but for one that belongs to the row after.
+        std::vector<std::int64_t> other_ptr = rows.feature_ptr;
+        --other_ptr[5];
+        const struct {
+            const char *name;
+            std::function<void(Batch &, Trainer &)> change;
+        } cases[] = {
+            {"31 rows", [&](Batch &batch, Trainer &) { batch = rows.batch(0, 31); }},
+            {"other labels", [&](Batch &batch, Trainer &) { batch.labels = others.batch(0, 32).labels; }},
+            {"other features", [&](Batch &batch, Trainer &) { batch.features.row_ptr = other_ptr.data(); }},
+            {"other features", [&](Batch &batch, Trainer &) { batch.features.val = nullptr; }},
+            {"weights", [&](Batch &batch, Trainer &) { batch.weights = twos.data(); }},
+            {"weights", [&](Batch &batch, Trainer &) { batch.weights = nullptr; }},
+            {"learning rate", [&](Batch &, Trainer &trainer) { trainer.set_learning_rate(0.5f); }},
+        };
+        for (const auto &c : cases) {
+            const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
+                Trainer trainer(std::make_shared<Model>(cluster, shape_of({8})), forced(0));
+                Batch batch = rows.batch(0, 32);
+                batch.weights = ones.data();
+                if (cluster->rank() == 1) c.change(batch, trainer);
+                trainer.step(batch);
+            });
+            for (const RankOutcome &o : outcomes)
+                if (o.status != DSLIDE_E_ARGUMENT || o.text.find("same") == std::string::npos)
+                    failing += std::string(c.name) + ": " + o.text + "; ";
+        }
     }
     assert_string_equal(failing.c_str(), "");
 }
@@ -243,6 +265,46 @@ static void test_ranks__one_rank_stops_all(void **) {
     assert_true(stopped);
     assert_true(others_stopped);
     assert_int_equal(epochs, 2);
+}
+
+// Callbacks may predict and save, which takes all ranks: so all report after the same steps.
+static void test_ranks__progress_is_reported_by_all_at_once(void **) {
+    std::string failing;
+    std::vector<std::vector<std::int64_t>> steps(3);
+    {
+        const Rows rows(7);
+        struct Host {
+            Trainer &trainer;
+            const Rows &rows;
+            std::vector<std::int64_t> &steps;
+        };
+        const auto outcomes = on_ranks(3, [&](const std::shared_ptr<Cluster> &cluster) {
+            const int rank = cluster->rank();
+            Trainer trainer(std::make_shared<Model>(cluster, shape_of({8})), forced(0));
+            const auto data = dataset_of(rows);
+            std::this_thread::sleep_for(std::chrono::milliseconds(30 * rank)); // clocks that are not alike
+            Host host{trainer, rows, steps[static_cast<std::size_t>(rank)]};
+            RunOptions options;
+            options.epochs = 1000000;
+            options.batch_size = 1;
+            options.user_data = &host;
+            options.on_progress = [](void *user, const dslide_progress *progress) -> std::int32_t {
+                auto *h = static_cast<Host *>(user);
+                h->steps.push_back(progress->step);
+                std::vector<std::int32_t> top(4);
+                h->trainer.model().predict(h->rows.batch(0, 4).features, 1, top.data(), nullptr);
+                return h->steps.size() == 5;
+            };
+            dslide_epoch_report last{};
+            run(trainer, *data, options, last);
+        });
+        for (const RankOutcome &o : outcomes)
+            if (o.status != DSLIDE_OK) failing += o.text + "; ";
+    }
+    assert_string_equal(failing.c_str(), "");
+    assert_int_equal(steps[0].size(), 5);
+    assert_true(steps[1] == steps[0]);
+    assert_true(steps[2] == steps[0]);
 }
 
 static void test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all(void **) {
@@ -439,6 +501,7 @@ int main() {
         cmocka_unit_test(test_ranks__different_batches_are_an_error_on_every_rank),
         cmocka_unit_test(test_ranks__a_run_gives_the_reports_of_one_rank),
         cmocka_unit_test(test_ranks__one_rank_stops_all),
+        cmocka_unit_test(test_ranks__progress_is_reported_by_all_at_once),
         cmocka_unit_test(test_ranks__a_checkpoint_of_any_number_of_ranks_loads_on_any_other),
         cmocka_unit_test(test_ranks__a_failed_save_leaves_the_older_checkpoint),
         cmocka_unit_test(test_ranks__a_reader_that_fails_on_one_rank_ends_the_run_on_all),
