@@ -8,35 +8,41 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace dslide::cli {
 
 namespace {
 
-/// Writes throw Failure, so a full disk does not pass for a complete file.
+/// Writes throw Failure, and a file that was not closed is removed: a part does not pass for a complete one.
 class OutputFile {
 public:
     explicit OutputFile(const std::string &path) : path_(path), file_(path, std::ios::binary | std::ios::trunc) {
-        need();
+        if (!file_) throw_failure();
     }
+    ~OutputFile() {
+        std::error_code ignored;
+        if (!is_complete_ && std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+    }
+    OutputFile(const OutputFile &) = delete;
+    OutputFile &operator=(const OutputFile &) = delete;
 
     void write(const void *data, std::size_t bytes) {
-        file_.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
-        need();
+        if (!file_.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes))) throw_failure();
     }
     void close() {
         file_.close();
-        need();
+        if (!file_) throw_failure();
+        is_complete_ = true;
     }
 
 private:
-    void need() const {
-        if (!file_) throw Failure("cannot write '" + path_ + "': " + std::strerror(errno));
-    }
+    [[noreturn]] void throw_failure() const { throw Failure("cannot write '" + path_ + "': " + std::strerror(errno)); }
 
     std::string path_;
     std::ofstream file_;
+    bool is_complete_ = false;
 };
 
 /// The header of a NumPy file, version 1.0: magic, length, and a Python dictionary padded to 64 bytes.

@@ -7,6 +7,8 @@
 #include "cli/json_lines.hpp"
 #include "cli/values.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -55,10 +57,11 @@ JsonDocument read_manifest(const std::string &dir) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path, error);
     if (!error && size > most_bytes) throw Failure("'" + path + "' is damaged: longer than 64 MiB");
+    if (error) throw Failure("cannot read '" + path + "': " + error.message());
     std::ifstream file(path, std::ios::binary);
+    if (!file) throw Failure("cannot read '" + path + "': " + std::strerror(errno));
     std::ostringstream text;
     text << file.rdbuf();
-    if (error || !file) throw Failure("'" + dir + "' is damaged: cannot read its manifest.json");
     try {
         JsonDocument manifest(text.str());
         if (manifest.at({"format"}) != "dslide-checkpoint") throw Failure("not a checkpoint's manifest");

@@ -7,6 +7,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -162,6 +163,13 @@ class Models(CliTest):
         self.refused(1, 'export', '--model', self.model, '--tensor', 'output.weight', '--out', '/proc/nowhere', says='/proc/nowhere')
         self.refused(1, 'export', '--model', self.model, '--tensor', 'output.weight', '--out', '/dev/full', says='/dev/full')
         self.refused(1, 'export', '--model', self.model, '--slim', self.train)
+
+    def test_export__a_part_is_not_left_behind(self):
+        for form in ('npy', 'tsv'):
+            out = self.path('part.' + form)
+            self.refused(1, 'export', '--model', self.model, '--tensor', 'input.weight', '--out', out, '--as', form,
+                         says='File too large', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)))
+            self.assertFalse(os.path.lexists(out))
 
     def test_verify__good_and_damaged(self):
         lines = self.ok('verify', self.model).stdout.splitlines()
