@@ -139,7 +139,7 @@ enum {
  * @param line       one line of UTF-8 without line end; valid during the call */
 typedef void (*dslide_log_fn)(void *user_data, int32_t level, const char *line);
 
-/** Choose where log lines go. The library's only global state; without a sink nothing is logged.
+/** Choose where log lines go: the only global state that a host can set. Without a sink nothing is logged.
  *
  * Local. Not to be called while another thread is inside the library.
  * @param sink       NULL: no log

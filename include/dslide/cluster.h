@@ -137,7 +137,7 @@ DSLIDE_API dslide_status dslide_cluster_rank(const dslide_cluster *cluster, int3
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_cluster_size(const dslide_cluster *cluster, int32_t *out_size) DSLIDE_NOEXCEPT;
 
-/** How many threads compute in this process. Local.
+/** How many threads compute in this process, as asked for; no more run at once than it has CPUs. Local.
  * @param cluster      handle
  * @param out_threads  the count, >= 1
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: NULL

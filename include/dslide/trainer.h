@@ -6,7 +6,8 @@
  * The loss of a batch is the weighted mean over its samples, sum_i w_i loss_i / sum_i w_i, so a sample of weight 2
  * counts as two equal samples. Softmax: cross-entropy against targets t_l = v_l / sum v over a sample's labels (v is
  * the labels' value in the view, 1 if there is none), normalised over the active rows; a sample without labels does
- * not count. BCE: binary cross-entropy summed over the active rows; a sample without labels has only negatives.
+ * not count. BCE: binary cross-entropy summed over the active rows, against t_l = v_l at a label and 0 elsewhere (so v
+ * should be at most 1); a sample without labels has only negatives.
  */
 #ifndef DSLIDE_TRAINER_H
 #define DSLIDE_TRAINER_H

@@ -62,7 +62,7 @@ dslide_model_info model_info(const Model &model) {
 
 std::string name_of(const Model &model, std::int32_t kind, std::int64_t id) {
     std::size_t length = 0;
-    // The first call tells the length; it fails with E_ARGUMENT because the name does not fit into nothing.
+    // The first call tells the length; what else may be wrong, the second one tells.
     if (dslide_model_name(model.get(), kind, id, nullptr, 0, &length) == DSLIDE_E_STATE) return std::to_string(id);
     std::string name(length + 1, '\0');
     check(dslide_model_name(model.get(), kind, id, name.data(), name.size(), &length));

@@ -46,7 +46,7 @@ public:
     std::uint64_t below(std::uint64_t n) {
         return static_cast<std::uint64_t>((static_cast<Uint128>(bits()) * n) >> 64);
     }
-    /// Uniform in (0, 1).
+    /// Uniform in (0, 1]: the largest draw rounds to 1.
     double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
     /// Mean 0, variance 1, nearly normal, within +-3.47: the sum of four 16-bit uniforms (Irwin-Hall). Ten times as
     /// fast as normal(), for start weights.

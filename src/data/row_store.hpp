@@ -24,7 +24,7 @@ struct RowChunk {
     std::int64_t bytes() const;
 };
 
-/// Rows by number, from begin() to end().
+/// Rows by number, those not dropped up to end().
 class RowStore {
 public:
     struct Row {

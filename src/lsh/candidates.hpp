@@ -10,7 +10,8 @@
 
 namespace dslide {
 
-/// Sample i's candidates: row[i * stride .. + count[i]), each once, best first.
+/// Sample i's candidates: row[i * stride .. + count[i]), each once. Best first, as far as the source ranks them: tables
+/// by collisions, with the head behind.
 struct Candidates {
     std::int64_t stride = 0;
     Array<std::int32_t> row, count;
