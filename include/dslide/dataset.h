@@ -160,7 +160,8 @@ DSLIDE_API dslide_status dslide_dataset_get_info(const dslide_dataset *dataset,
  * Local.
  * @param dataset  handle
  * @param epoch    >= 0
- * @return DSLIDE_OK; DSLIDE_E_STATE: a pipe that was read already; DSLIDE_E_IO
+ * @return DSLIDE_OK; DSLIDE_E_STATE: a pipe that was read already, whose reading goes on where it was; DSLIDE_E_IO,
+ *         DSLIDE_E_FORMAT: dslide_dataset_next() fails in the same way until another rewind succeeds
  * @since 0.1 */
 DSLIDE_API dslide_status dslide_dataset_rewind(dslide_dataset *dataset, int64_t epoch) DSLIDE_NOEXCEPT;
 

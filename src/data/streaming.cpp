@@ -23,8 +23,14 @@ StreamingDataset::StreamingDataset(std::shared_ptr<Arena> arena, Input input, co
 
 void StreamingDataset::start_reader() {
     const Stopwatch watch;
-    reader_.reset(); // its buffers go before the new ones come
-    reader_.emplace(arena_, input_.open(), input_.name(), rules_, block_bytes_);
+    std::unique_ptr<ByteSource> source = input_.open(); // a pipe's second time fails here, with all as it was
+    reader_.reset();                                    // its buffers go before the new ones come
+    try {
+        reader_.emplace(arena_, std::move(source), input_.name(), rules_, block_bytes_);
+    } catch (...) {
+        failure_ = std::current_exception(); // there is no reader until the next rewind()
+        throw;
+    }
     untouched_ = true;
     read_seconds_ += watch.seconds();
 }
@@ -46,7 +52,8 @@ void StreamingDataset::find_sizes() {
 }
 
 dslide_dataset_info StreamingDataset::info() const {
-    dslide_dataset_info info = text_info(totals_ ? *totals_ : reader_->counts(), rules_.format, n_features_, n_labels_);
+    const TextCounts counts = totals_ ? *totals_ : reader_ ? reader_->counts() : TextCounts{};
+    dslide_dataset_info info = text_info(counts, rules_.format, n_features_, n_labels_);
     if (!totals_) info.n_rows = info.n_feature_values = info.n_label_values = -1;
     info.resident_bytes =
         rows_.bytes() + static_cast<std::int64_t>(order_.capacity() * sizeof order_[0]) + batch_.bytes();

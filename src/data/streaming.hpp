@@ -39,7 +39,7 @@ private:
     std::int64_t shuffle_rows_;
     double read_seconds_ = 0;
 
-    std::optional<TextReader> reader_;
+    std::optional<TextReader> reader_; ///< none: failure_ tells why
     bool untouched_ = false;           ///< no row was taken from the reader
     std::optional<TextCounts> totals_; ///< known after the first pass to the end
     std::int64_t n_features_ = 0, n_labels_ = 0;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -231,8 +232,76 @@ static void test_dataset__streams_a_pipe_once(void **state) {
     assert_int_equal(next(data, 10).features.n_rows, 0);
     assert_int_equal(info_of(data).n_rows, 3);
     assert_int_equal(dslide_dataset_rewind(data, 1), DSLIDE_E_STATE);
+    assert_int_equal(info_of(data).n_rows, 3);
+    assert_int_equal(next(data, 10).features.n_rows, 0);
     dslide_dataset_free(data);
     close(ends[0]);
+}
+
+/* A refused rewind leaves the pipe's reading where it was. */
+static void test_dataset__a_pipe_goes_on_after_a_refused_rewind(void **state) {
+    enum { rows = 200000, bytes_a_row = 6 };
+    static char lines[rows * bytes_a_row + 1];
+    int ends[2];
+    int64_t found = 0;
+    pid_t writer;
+    dslide_dataset_options options;
+    dslide_dataset *data = NULL;
+    (void)state;
+    for (int i = 0; i < rows; ++i)
+        memcpy(lines + i * bytes_a_row, "1 2:1\n", bytes_a_row); /* several waves of blocks */
+    dslide_dataset_options_init(&options, sizeof options);
+    options.mode = DSLIDE_DATASET_STREAMING;
+    options.n_features = options.n_labels = 3;
+    assert_int_equal(pipe(ends), 0);
+    writer = fork();
+    assert_true(writer >= 0);
+    if (writer == 0) {
+        for (size_t at = 0; at < sizeof lines - 1;) {
+            const ssize_t count = write(ends[1], lines + at, sizeof lines - 1 - at);
+            if (count <= 0) _exit(1);
+            at += (size_t)count;
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(dslide_dataset_open_fd(cluster, ends[0], "pipe", &options, &data), DSLIDE_OK);
+    found += next(data, 5).features.n_rows;
+    assert_int_equal(dslide_dataset_rewind(data, 1), DSLIDE_E_STATE);
+    for (int64_t n = 1; n > 0; found += n) n = next(data, 100000).features.n_rows;
+    assert_int_equal(found, rows);
+    assert_int_equal(info_of(data).n_rows, rows);
+    dslide_dataset_free(data);
+    close(ends[0]);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+}
+
+/* A file that is no text any more when it is read again: told by rewind and by what follows, until it is text again. */
+static void test_dataset__a_stream_that_broke_says_so_until_it_is_mended(void **state) {
+    char path[] = "/tmp/dslide-test-XXXXXX";
+    const int fd = mkstemp(path);
+    dslide_dataset_options options;
+    dslide_dataset *data = NULL;
+    dslide_batch batch;
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    dslide_dataset_options_init(&options, sizeof options);
+    options.mode = DSLIDE_DATASET_STREAMING;
+    assert_int_equal(dslide_dataset_open(cluster, path, &options, &data), DSLIDE_OK);
+    assert_int_equal(next(data, 1).features.n_rows, 1);
+    assert_int_equal(pwrite(fd, "{", 1, 0), 1); /* JSON, by its first byte */
+    assert_int_equal(dslide_dataset_rewind(data, 1), DSLIDE_E_FORMAT);
+    assert_int_equal(info_of(data).n_features, 5);
+    memset(&batch, 0, sizeof batch);
+    batch.struct_size = sizeof batch;
+    assert_int_equal(dslide_dataset_next(data, 1, &batch), DSLIDE_E_FORMAT);
+    assert_int_equal(pwrite(fd, text, 1, 0), 1);
+    assert_int_equal(dslide_dataset_rewind(data, 1), DSLIDE_OK);
+    assert_int_equal(next(data, 10).features.n_rows, 3);
+    dslide_dataset_free(data);
+    close(fd);
+    unlink(path);
 }
 
 /* Two rows: columns 4, 0, 2 and 1; labels 1 and none. */
@@ -394,6 +463,8 @@ int main(void) {
         cmocka_unit_test(test_dataset__names_file_line_and_column),
         cmocka_unit_test(test_dataset__any_file_name_gives_one_line_of_text),
         cmocka_unit_test(test_dataset__streams_a_pipe_once),
+        cmocka_unit_test(test_dataset__a_pipe_goes_on_after_a_refused_rewind),
+        cmocka_unit_test(test_dataset__a_stream_that_broke_says_so_until_it_is_mended),
         cmocka_unit_test(test_views__both_widths_unsorted),
         cmocka_unit_test(test_views__shapes_are_checked),
         cmocka_unit_test(test_views__entries_are_checked),
