@@ -68,8 +68,8 @@ DSLIDE_API dslide_status dslide_cluster_open_threads(const dslide_cluster_option
  * Collective over the communicator. MPI is called only by threads that call dslide, one at a time. Thread level
  * MPI_THREAD_FUNNELED is enough if that is the thread that initialised MPI; at MPI_THREAD_SERIALIZED it may be another
  * from call to call. Close the cluster before MPI_Finalize(). The host's error handlers are not called. If init_mpi
- * began MPI, it ends with the last of the clusters to be closed, unless one of them failed: a rank may be gone then, and
- * MPI_Finalize() might wait for it.
+ * began MPI, it ends with the last of the clusters to be closed, unless one of them failed: a rank may be gone then,
+ * and MPI_Finalize() might wait for it.
  * @param options       NULL: the defaults
  * @param communicator  Fortran handle (MPI_Comm_c2f()), the one form that is the same for every MPI and language, or
  *                      #DSLIDE_COMM_WORLD; dslide/mpi.h takes an MPI_Comm
