@@ -175,8 +175,9 @@ run_ffi() {
 
 run_asan() {
     group "address and undefined-behaviour sanitizers"
+    # Also the build of a machine without MPI.
     compile "gcc asan+ubsan" 1500 "$build/asan" -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined \
-        -Db_lundef=false -Dcli=false || return
+        -Db_lundef=false -Dcli=false -Dmpi=disabled || return
     export ASAN_OPTIONS=detect_stack_use_after_return=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     for suite in unit capi fuzz; do

@@ -130,7 +130,7 @@ DSLIDE_API dslide_status dslide_cpu_info(char *buf, size_t cap, size_t *out_len)
 /** Importance of a log line. */
 enum {
     DSLIDE_LOG_WARNING = 1, /**< something the host should look at */
-    DSLIDE_LOG_INFO = 2     /**< what was done where a file and the options disagree */
+    DSLIDE_LOG_INFO = 2     /**< what was done where a file and the options disagree; a cluster freed but not closed */
 };
 
 /** Receives log lines, on the thread that called the library; must not call the library itself.

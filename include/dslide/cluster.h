@@ -83,8 +83,8 @@ DSLIDE_API dslide_status dslide_cluster_open_f(const dslide_cluster_options *opt
                                                dslide_cluster **out) DSLIDE_NOEXCEPT;
 
 /** End the wait of a collective call under way, or of the next one: it returns DSLIDE_E_STOPPED, other ranks'
- * DSLIDE_E_PEER, and the cluster is spent. On a cluster of one rank nothing waits, and nothing happens. Local; any
- * thread.
+ * DSLIDE_E_PEER, or that of their next call if they had all they needed; the cluster is spent. On a cluster of one rank
+ * nothing waits, and nothing happens. Local; any thread.
  * @param cluster  handle
  * @return DSLIDE_OK; DSLIDE_E_ARGUMENT: NULL
  * @since 0.1 */

@@ -35,6 +35,15 @@ Cluster::Cluster(const Settings &settings) : arena_(checked_threads(settings.thr
 Cluster::Cluster(const Settings &settings, std::unique_ptr<Transport> transport)
     : arena_(checked_threads(settings.threads)), exchange_(std::move(transport), settings.exchange),
       bf16_payload_(settings.bf16_payload) {
+    try {
+        exchange_.collective([&] { greet(settings); });
+    } catch (...) {
+        exchange_.end();
+        throw;
+    }
+}
+
+void Cluster::greet(const Settings &settings) {
     Greeting mine;
     mine.share = settings.share;
     mine.bf16_payload = settings.bf16_payload;
@@ -43,15 +52,17 @@ Cluster::Cluster(const Settings &settings, std::unique_ptr<Transport> transport)
             fail(DSLIDE_E_ARGUMENT, "share is ", settings.share, ", expected > 0 and finite");
     });
     const std::vector<Greeting> all = exchange_.agree(Call::cluster_open, mine);
+    exchange_.alike([&] {
+        for (std::size_t r = 0; r < all.size(); ++r) {
+            if (all[r].byte_order != all[0].byte_order || all[r].version != all[0].version)
+                fail(DSLIDE_E_PEER, "rank ", r,
+                     " runs another version of the library or has another byte order than rank 0");
+            if (all[r].bf16_payload != all[0].bf16_payload)
+                fail(DSLIDE_E_ARGUMENT, "ranks 0 and ", r, " ask for different payloads");
+        }
+    });
     double greatest = 0;
-    for (std::size_t r = 0; r < all.size(); ++r) {
-        if (all[r].byte_order != all[0].byte_order || all[r].version != all[0].version)
-            fail(DSLIDE_E_PEER, "rank ", r,
-                 " runs another version of the library or has another byte order than rank 0");
-        if (all[r].bf16_payload != all[0].bf16_payload)
-            fail(DSLIDE_E_ARGUMENT, "ranks 0 and ", r, " ask for different payloads");
-        greatest = std::max(greatest, all[r].share);
-    }
+    for (const Greeting &greeting : all) greatest = std::max(greatest, greeting.share);
     shares_.clear();
     double sum = 0; // relative to the greatest: the sum of the shares themselves may overflow
     for (const Greeting &greeting : all) {

@@ -43,6 +43,8 @@ public:
     void need_open() const;
 
 private:
+    void greet(const Settings &settings);
+
     Arena arena_;
     Exchange exchange_;
     std::vector<double> shares_{1.0};

@@ -131,6 +131,9 @@ void Exchange::listen_for_last_words() {
         if (r == rank_ || !transport_->is_pending(r)) continue;
         std::string text = transport_->last_words(r);
         if (text.empty()) continue;
+        // What it had sent before may have come with the words.
+        if (transport_->test()) return;
+        if (!transport_->is_pending(r)) continue;
         text = "rank " + std::to_string(r) + ": " + text;
         give_up(text.c_str()); // passed on: others may have missed these words
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -148,6 +151,7 @@ void Exchange::swap_messages(Phase phase, const std::vector<Parcel> &parcels) {
         return ranks;
     };
     try {
+        if (cancelled_) give_up_waiting(phase, "cancelled", {}); // before the others have what they wait for
         transport_->start(parcels);
         for (BackOff back_off; !transport_->test(); back_off.wait()) {
             if (cancelled_) give_up_waiting(phase, "cancelled", {});
@@ -316,6 +320,11 @@ void Exchange::fail_difference(const char *what, int rank) {
 void Exchange::close() {
     if (!transport_ || is_spent_) return;
     agree(Call::cluster_close, 0);
+    end();
+}
+
+void Exchange::end() {
+    if (!transport_ || is_spent_) return;
     transport_->close();
     is_spent_ = true;
     std::strncpy(spent_.data(), "the cluster is closed", spent_.size() - 1);

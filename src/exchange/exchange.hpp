@@ -151,6 +151,8 @@ public:
     void need_usable() const;
     /// Takes leave of the other ranks.
     void close();
+    /// Ends the transport, where all ranks know that they do.
+    void end();
 
     const Traffic &traffic(Phase phase) const { return traffic_[static_cast<std::size_t>(phase)]; }
     Traffic total_traffic() const;

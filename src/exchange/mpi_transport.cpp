@@ -2,6 +2,7 @@
 #include "exchange/mpi_transport.hpp"
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "exchange/mpi/module.h"
 
 #include <dslide/cluster.h>
@@ -100,7 +101,13 @@ public:
         pending_.resize(static_cast<std::size_t>(size_));
         last_words_.resize(static_cast<std::size_t>(size_));
     }
-    ~MpiTransport() override { module_.free(link_); }
+    ~MpiTransport() override {
+        try {
+            if (!is_ended_) log(DSLIDE_LOG_INFO, "a cluster was freed without being closed: its communicator is left");
+        } catch (...) { // no memory for a line of text
+        }
+        module_.free(link_);
+    }
     MpiTransport(const MpiTransport &) = delete;
     MpiTransport &operator=(const MpiTransport &) = delete;
 
@@ -126,9 +133,15 @@ public:
         module_.send_last_words(link_, words.data(), std::min(words.size(), most_last_words));
     }
     std::string last_words(int from) override { return last_words_[static_cast<std::size_t>(from)]; }
-    void abandon() noexcept override { module_.abandon(link_); }
+    void abandon() noexcept override {
+        is_ended_ = true;
+        module_.abandon(link_);
+    }
     bool writes_after_abandon() const override { return true; }
-    void close() override { check(module_.close(link_)); }
+    void close() override {
+        is_ended_ = true;
+        check(module_.close(link_));
+    }
 
 private:
     void take_last_words() {
@@ -170,6 +183,7 @@ private:
     const dslide_mpi_module &module_;
     dslide_mpi_link *link_ = nullptr;
     int rank_ = 0, size_ = 1;
+    bool is_ended_ = false;
     std::vector<std::int64_t> received_;
     std::vector<std::int8_t> pending_;
     std::vector<std::string> last_words_;

@@ -14,7 +14,7 @@ python=/usr/bin/python3
 
 checks="headers_alone_gcc headers_alone_clang symbols_are_declared symbols_are_exported only_those_are_exported
 symbol_version addresses_c addresses_cpp options_init_equals_zero layout_is_listed
-other_sizes old_program needed_libraries soname_and_flags
+other_sizes old_program needed_libraries soname_and_flags mpi_modules mpi_header
 no_avx_outside_simd no_shared_inline_avx install_tree install_pkg_config install_pkg_config_moved install_cmake
 install_cmake_moved abidiff_last_tag"
 if [ "${1:-}" = --list ]; then
@@ -139,6 +139,37 @@ soname_and_flags() {
     grep -q NODELETE "$work/dynamic" || { echo "not linked with -z nodelete"; return 1; }
     grep -E 'RPATH|RUNPATH|TEXTREL' "$work/dynamic" | no_lines
     readelf -lW "$lib" | grep 'GNU_STACK.*RWE' | no_lines
+}
+
+# What is built for each MPI that is found.
+mpi_modules() {
+    abi=$(sed -n 's/^#define DSLIDE_ABI_VERSION \([0-9]*\).*/\1/p' "$root/include/dslide/base.h")
+    seen=0
+    for kind in openmpi mpich; do
+        module=$build/src/exchange/mpi/libdslide-mpi-$kind.so.$abi
+        [ -e "$module" ] || continue
+        seen=$((seen + 1))
+        [ "$(nm -D --defined-only "$module" | awk '{print $3}')" = dslide_mpi_module_get ] ||
+            { echo "$module exports another symbol than dslide_mpi_module_get"; return 1; }
+        readelf -d "$module" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
+        grep -q '^libmpi' "$work/needed" || { echo "$module needs no MPI"; return 1; }
+        grep -Ev '^(libmpi[a-z]*\.so\.[0-9]+|libc\.so\.6|ld-linux-.*)$' "$work/needed" | no_lines
+    done
+    [ $seen -gt 0 ] || skip "neither Open MPI nor MPICH was found when the library was built"
+}
+mpi_header() {
+    seen=0
+    printf '#include <dslide/mpi.h>\n#include <dslide/mpi.h>\nint dslide_header_alone;\n' >"$work/h.c"
+    cp "$work/h.c" "$work/h.cpp"
+    for package in ompi-c mpich; do
+        pkg-config --exists $package || continue
+        seen=$((seen + 1))
+        flags="-pedantic-errors -Wall -Wextra -Werror -I$root/include -fsyntax-only -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX"
+        flags="$flags $(pkg-config --cflags $package | sed 's/-I */-isystem /g')"
+        for std in c99 c11; do $CC -std=$std $flags "$work/h.c"; done
+        for std in c++98 c++11 c++20; do $CXX -std=$std $flags "$work/h.cpp"; done
+    done
+    [ $seen -gt 0 ] || skip "neither Open MPI nor MPICH is installed"
 }
 
 # Code that every x86-64 CPU runs must hold no VEX or EVEX instruction; the kernels of src/simd are chosen at run time.

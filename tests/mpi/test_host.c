@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -120,6 +121,38 @@ static void test_mpi_begun_by_a_cluster(void) {
     MPI_Finalized(&ended);
     expect(ended, "MPI is finalised with the last cluster");
     expect(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, &first) == DSLIDE_E_STATE, "after the end");
+}
+
+/* Ranks that do not fit together: an error on all, and nothing is left behind. */
+static void test_refused(void) {
+    dslide_cluster *cluster = NULL;
+    int ended = 0;
+    const char *number = getenv("OMPI_COMM_WORLD_RANK") ? getenv("OMPI_COMM_WORLD_RANK") : getenv("PMI_RANK");
+    options.init_mpi = 1;
+    options.payload = number && strcmp(number, "0") != 0 ? DSLIDE_PAYLOAD_BF16 : DSLIDE_PAYLOAD_FP32;
+    expect(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, &cluster) == DSLIDE_E_ARGUMENT, "different payloads");
+    expect(strstr(dslide_last_error(), "payload") != NULL, "the text names them");
+    MPI_Finalized(&ended);
+    expect(ended && cluster == NULL, "MPI, begun by the call, ended with it");
+}
+
+static void count_line(void *lines, int32_t level, const char *text) {
+    (void)level;
+    if (strstr(text, "without being closed")) ++*(int *)lines;
+}
+
+static void test_freed_but_not_closed(void) {
+    dslide_cluster *cluster = NULL;
+    int lines = 0;
+    dslide_set_log(count_line, &lines, DSLIDE_LOG_INFO);
+    begin_mpi(MPI_THREAD_FUNNELED);
+    expect(dslide_cluster_open_mpi(&options, MPI_COMM_WORLD, &cluster) == DSLIDE_OK, "open");
+    expect(dslide_cluster_close(cluster) == DSLIDE_OK && lines == 0, "no line after a close");
+    expect(dslide_cluster_open_mpi(&options, MPI_COMM_WORLD, &cluster) == DSLIDE_OK, "open again");
+    dslide_cluster_free(cluster);
+    expect(lines == 1, "a line in the log");
+    dslide_set_log(NULL, NULL, 0);
+    end_mpi();
 }
 
 static void test_mpi_of_the_host_is_not_ended(void) {
@@ -265,6 +298,8 @@ static const struct {
     void (*run)(void);
 } cases[] = {{"host-traffic", test_beside_the_hosts_traffic},
              {"begun-here", test_mpi_begun_by_a_cluster},
+             {"refused", test_refused},
+             {"freed", test_freed_but_not_closed},
              {"begun-by-host", test_mpi_of_the_host_is_not_ended},
              {"thread-single", test_thread_level_too_low},
              {"other-thread", test_other_thread},
