@@ -125,6 +125,15 @@ static void test_cluster__several_ranks_refuse_bad_arguments(void **state) {
     options.mpi_module = "/nowhere/module.so";
     assert_int_equal(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, &clusters[0]), DSLIDE_E_UNSUPPORTED);
     assert_non_null(strstr(dslide_last_error(), "/nowhere/module.so"));
+    options.mpi_module = "libz.so.1"; /* a library, but no module */
+    assert_int_equal(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, &clusters[0]), DSLIDE_E_UNSUPPORTED);
+    assert_non_null(strstr(dslide_last_error(), "libz.so.1 is not a module"));
+    assert_int_equal(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, NULL), DSLIDE_E_ARGUMENT);
+    assert_int_equal(dslide_cluster_open_f(&options, (int64_t)INT32_MAX + 1, &clusters[0]), DSLIDE_E_ARGUMENT);
+    options.init_mpi = 2;
+    assert_int_equal(dslide_cluster_open_f(&options, DSLIDE_COMM_WORLD, &clusters[0]), DSLIDE_E_ARGUMENT);
+    assert_non_null(strstr(dslide_last_error(), "init_mpi"));
+    assert_null(clusters[0]);
     assert_int_equal(dslide_cluster_cancel(NULL), DSLIDE_E_ARGUMENT);
     assert_int_equal(dslide_cluster_traffic(NULL, &traffic), DSLIDE_E_ARGUMENT);
     assert_int_equal(dslide_cluster_open_self(NULL, &clusters[0]), DSLIDE_OK);
