@@ -72,7 +72,8 @@ class EpochReport(Structure):
                                       "cpu_seconds", "read_seconds", "eval_seconds", "save_seconds",
                                       "rebuild_seconds")] + [
         ("bytes_sent", c_int64), ("peak_rss_bytes", c_int64), ("has_metrics", c_int32), ("is_best", c_int32),
-        ("metrics", Metrics)]
+        ("metrics", Metrics), ("bytes_sent_all", c_int64), ("bytes_dense_allreduce", c_int64), ("wait_seconds", c_double),
+        ("wait_seconds_all", c_double), ("imbalance_seconds", c_double), ("imbalance_rows", c_double)]
 
 
 # ctypes hands a void * declared as py_object over as the object itself.

@@ -86,6 +86,8 @@ structure!(EpochReport {
     epoch: i32, step: i64, samples: i64, loss: f64, learning_rate: f64, active_share: f64, rows_touched: f64,
     seconds: f64, cpu_seconds: f64, read_seconds: f64, eval_seconds: f64, save_seconds: f64, rebuild_seconds: f64,
     bytes_sent: i64, peak_rss_bytes: i64, has_metrics: i32, is_best: i32, metrics: Metrics,
+    bytes_sent_all: i64, bytes_dense_allreduce: i64, wait_seconds: f64, wait_seconds_all: f64,
+    imbalance_seconds: f64, imbalance_rows: f64,
 });
 type ProgressFn = extern "C" fn(*mut c_void, *const Progress) -> i32;
 type EpochFn = extern "C" fn(*mut c_void, *const EpochReport) -> i32;
